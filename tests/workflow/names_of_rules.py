@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 from snakemake.api import SnakemakeApi
 from snakemake.settings.types import (
@@ -17,8 +18,9 @@ from snakemake.settings.types import (
     StorageSettings,
 )
 
+from psibench.plan.plan import DataStage
 from psibench.tables.job import DomainJob, Job
-from psibench.tables.stage import DECLARED, StageVersion
+from psibench.tables.stage import DECLARED, StageVersion, read_stages
 
 BASES = ("on_cpu", "on_gpu")
 """What rules are made of."""
@@ -38,6 +40,8 @@ def lacking(rule, version: StageVersion) -> list[str]:
     )
     values = Counter([*params, *rule.wildcard_names, *rule.resources, "threads"])
     known = inputs | asked.optional | OF_PLACES.get(version.stage, set())
+    if rule.name == "data":
+        known |= asked.inputs  # `data_inputs` has those of each stage
     return sorted(
         [f"input {name}" for name in asked.inputs - known]
         + [f"output {name}" for name in asked.outputs - outputs - asked.optional]
@@ -110,6 +114,9 @@ def takes_job(named) -> bool:
 
 def about(rule) -> dict:
     version = dict(rule.params._allitems()).get("stage")
+    # The stage of the rule `data` depends on the benchmark and the language.
+    every = read_stages()
+    names = get_args(DataStage) if callable(version) else [version.stage] if version else []
     declared = {
         "log": rule.log,
         "benchmark": rule.benchmark,
@@ -119,8 +126,8 @@ def about(rule) -> dict:
         **{name: name in rule.resources for name in ("mem_mb", "runtime")},
     }
     return {
-        "stage": version.stage if version is not None else None,
-        "lacking": lacking(rule, version) if version is not None else [],
+        "stages": list(names),
+        "lacking": [missing for name in names for missing in lacking(rule, every[name])],
         "undeclared": [name for name, found in declared.items() if not found],
         "log": [str(path) for path in rule.log],
         "environment": Path(rule.conda_env).stem if rule.conda_env else None,

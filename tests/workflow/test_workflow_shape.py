@@ -32,11 +32,11 @@ def rules(tmp_path_factory) -> dict[str, dict[str, Any]]:
 
 
 def test_every_rule_of_a_stage_declares_what_a_node_needs(rules) -> None:
-    lacking = {name: rule["undeclared"] for name, rule in rules.items() if rule["stage"]}
+    lacking = {name: rule["undeclared"] for name, rule in rules.items() if rule["stages"]}
     assert {name: found for name, found in lacking.items() if found} == {}
     logs = [log for rule in rules.values() for log in rule["log"]]
     assert len(set(logs)) == len(logs)
-    assert {name for name, rule in rules.items() if not rule["stage"]} == {"all", "probes"}
+    assert {name for name, rule in rules.items() if not rule["stages"]} == {"all", "probes"}
 
 
 def profile(name: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster(rules) -> None:
     on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
     without = {"search_vectors", "recall_vectors"}  # exact search, blocked: threads instead
     loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
-    assert {"encode", "encode_shard", "score_parts", "ask"} <= loading
+    assert {"encode", "score_parts", "ask"} <= loading
     assert on_gpu == loading - without - {"ask"}
     # A language model that vLLM runs has the GPUs of its entry, and four threads.
     partition = given["ask"]["slurm_partition"]
@@ -66,7 +66,7 @@ def test_a_profile_names_only_rules_that_there_are(rules, name: str) -> None:
 def test_every_rule_gives_its_stage_what_it_takes_and_every_stage_has_a_rule(rules) -> None:
     """In a job it would be too late: a name that is not there is a bug."""
     assert {name: rule["lacking"] for name, rule in rules.items() if rule["lacking"]} == {}
-    assert {rule["stage"] for rule in rules.values() if rule["stage"]} == set(read_stages())
+    assert {stage for rule in rules.values() for stage in rule["stages"]} == set(read_stages())
 
 
 def test_the_package_does_not_know_snakemake() -> None:

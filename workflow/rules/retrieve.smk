@@ -170,6 +170,7 @@ use rule on_gpu as rerank with:
         reranker=lambda w: jobs.reranker_entry(plan, own_reranker(w)),
         domains=domains,
         store=settings.store,
+        stage=STAGES["rerank"],
 
 
 # Several models' runs as one.

@@ -6,7 +6,7 @@ the change costs. Differences come from the paired comparison of the two models 
 holds 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class Costly:
     query_lang: str
     corpus_lang: str
     model: str
-    encodings: Mapping[str, str] = field(default_factory=dict)
+    encodings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     reranked: str | None = None
     depth: int = 0
 
@@ -82,10 +82,11 @@ def cost_of(model: Costly, *, store: str | Path) -> dict[str, float | None]:
     none. They are means over all documents of the encodings.
     """
     vectors = tokens = pairs = 0.0
-    for encoder, path in model.encodings.items():
+    for encoder, paths in model.encodings.items():
         columns = ("role", "domain", "_id", "key", "n_tokens")
-        found = read_columns(path, ENCODINGS, columns).filter(pl.col("role") == "document")
-        stored = open_store(encoder, store=store, fingerprint=fingerprint_of(path))
+        read = pl.concat(read_columns(path, ENCODINGS, columns) for path in paths)
+        found = read.filter(pl.col("role") == "document")
+        stored = open_store(encoder, store=store, fingerprint=fingerprint_of(paths))
         counts = stored.count(key_array(found.get_column("key").to_list()))
         vectors += float(np.mean(counts))
         tokens += float(found.get_column("n_tokens").cast(pl.Float64).to_numpy().mean())
