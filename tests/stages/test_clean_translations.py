@@ -124,7 +124,7 @@ class Domain:
         names = ["source_corpus", "source_queries", "source_qrels", "translated"]
         self.run(
             run_clean_translations,
-            self.paths(*names, *(["verdicts"] if judged else [])),
+            {"verdicts": []} | self.paths(*names, *(["verdicts"] if judged else [])),
             self.paths("corpus", "queries", "qrels"),
             name="clean",
             step=8,

@@ -49,7 +49,7 @@ class Domain:
         tables = {"documents": [self.documents], "dropped": self.dropped, "flow": self.flow}
         place = {name: [*map(str, paths)] for name, paths in tables.items()}
         more = {"usage": [], "queries": [], "lang": "eng-Latn", "domains": ["law"]}
-        tables["flows"] = tables.pop("flow")
+        tables |= {"flows": tables.pop("flow"), "usages": []}
         jobs.run(run_ledger, tables, outputs, places=[place | more])
         specs = (ATTRITION, by_place(FLOW), by_place(LLM_USAGE))
         return [read_table(path, spec) for path, spec in zip(outputs.values(), specs, strict=True)]
@@ -135,7 +135,8 @@ def write_cells(folder, n_queries):
             write_table(frame, path, spec, provenance=SOURCE)
             place[name].append(str(path))
     outputs = {name: folder / f"{name}.parquet" for name in ("attrition", "flow", "usage")}
-    tables = {"dropped": place["dropped"], "flows": place["flow"]}
+    tables = {"documents": [], "usages": []}
+    tables |= {"dropped": place["dropped"], "flows": place["flow"]}
     return tables, [place], outputs
 
 

@@ -51,8 +51,9 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> dict:
         {"benchmark": "b", "edges": [0, 60, 200], "bases": {"m": base_of("x")}}
     )
     outputs = {name: folder / f"{name}.parquet" for name in ("pairs", "counts")}
+    none_held_out = {"held_out": [], "held_out_qrels": []}
     jobs.run(
-        run_sample_training, paths, outputs, domains=["d"], edges=section.edges,
+        run_sample_training, paths | none_held_out, outputs, domains=["d"], edges=section.edges,
         distributions=section.distributions, budget=None, sampling_seed=42, same_article=None,
     )  # fmt: skip
     return paths | {"pairs": str(outputs["pairs"])}

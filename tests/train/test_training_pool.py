@@ -150,7 +150,8 @@ def sample(benchmark, tmp_path, domains=("x", "y"), **changes):
         "same_article": 0.5,
     }
     values = settings | changes | {"domains": list(domains)}
-    jobs.run(run_sample_training, benchmark, outputs, **values)
+    inputs = {"held_out": [], "held_out_qrels": []} | benchmark
+    jobs.run(run_sample_training, inputs, outputs, **values)
     pairs = read_table(outputs["pairs"], TRAINING_PAIRS)
     return pairs, read_table(outputs["counts"], TRAINING_COUNTS)
 

@@ -111,8 +111,16 @@ class Job:
         return name in self.outputs
 
     def paths(self, name: str) -> list[str]:
-        """List the files of an input; none of an input that the rule does not have."""
-        given = self.inputs.get(name, [])
+        """List the files of an input.
+
+        Raises
+        ------
+        KeyError
+            If the rule has no such input; ask `has` about one that it may lack.
+        """
+        if name not in self.inputs:
+            raise KeyError(f"stage {self.stage}: its rule has no input {name!r}: {self.known}")
+        given = self.inputs[name]
         return [given] if isinstance(given, str) else list(given)
 
     def path(self, name: str) -> str:
