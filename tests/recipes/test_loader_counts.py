@@ -176,6 +176,6 @@ def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
     place |= {name: [] for name in ("documents", "usage", "queries")}
     specs = {"attrition": ATTRITION, "flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
     made = {name: tmp_path / f"all-{name}.parquet" for name in specs}
-    inputs = dict.fromkeys(("documents", "dropped", "flows", "usages"), [])
+    inputs = {key: [] for key in ("documents", "dropped", "flows", "usages")}
     jobs.run(run_ledger, inputs, made, places=[place])  # which refuses rows that no stage counted
     assert read_table(made["flow"], specs["flow"]).height == len(found)
