@@ -70,7 +70,6 @@ class Cleaner:
             "clean_translations",
             inputs | {name: name for name in ("translated", "verdicts")},
             outputs | {name: f"clean.{name}" for name in ("dropped", "flow")},
-            relocate=False,
             outliers=Outliers(of=of, low=bounds[0], high=bounds[1]),
             length_tokenizer=TOKENIZER,
         )

@@ -27,7 +27,6 @@ use rule on_cpu as statistics with:
     output:
         statistics="results/{benchmark}/statistics.parquet",
         histogram="results/{benchmark}/position_histogram.parquet",
-        relocation="results/{benchmark}/relocation.parquet",
     wildcard_constraints:
         benchmark=patterns["not views"],
     resources:

@@ -63,7 +63,6 @@ use rule on_cpu as clean_translations with:
         **on_empty,
     params:
         domains=domains,
-        relocate=setting("translate.relocate"),
         outliers=setting("translate.clean.outliers"),
         length_tokenizer=settings.length_tokenizer,
         place=per_job(jobs.counted, step="clean_translations"),

@@ -193,8 +193,9 @@ QUERY_SCORES = TableSpec(
         Column(
             "visible",
             FLOAT64,
-            "share of the evidence inside the model's input, in [0, 1]; null where it is known by "
-            "class alone and the positive was not read whole",
+            "share of the evidence inside the model's input, in [0, 1], in a translation at the "
+            "original's relative span; null where it is known by class alone and the positive was "
+            "not read whole",
             True,
         ),
         Column(
