@@ -24,8 +24,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Lowest first. A module imports from its own layer and those below."""
 PAGES = ("report", "publish", "papers")
 """Packages that the plan does not need: how results are shown decides nothing about jobs."""
-WITH_PAPERS = {"commands.publish"}
-"""Modules outside of papers that import it: the command whose example are the papers' figures."""
 
 
 def modules() -> dict[str, Path]:
@@ -97,9 +95,9 @@ def test_no_module_imports_from_a_layer_above(graph):
     assert up == set()
 
 
-def test_only_a_command_imports_papers(graph):
+def test_no_other_package_imports_papers(graph):
     users = {name for name, others in graph.items() if "papers" in map(package, others)}
-    assert {name for name in users if package(name) != "papers"} == WITH_PAPERS
+    assert {name for name in users if package(name) != "papers"} == set()
 
 
 def test_the_plan_imports_no_pages(graph):
