@@ -9,8 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "importing", "reading", "lines", "plain_yaml", "progress", "stopping"),
-    # Locks of heads: no job may begin without them.
-    ("text", "tables", "store", "cluster.head_lock"),
+    ("text", "tables", "store"),
     # What a config file says of one thing, where no package has it: sections, registries.
     ("config",),
     ("sources", "formats", "llm", "vllm", "models", "rerankers", "encode", "search", "metrics"),
@@ -62,8 +61,8 @@ def graph() -> dict[str, set[str]]:
 
 
 def package(module: str) -> str:
-    """A module's package; the lock that jobs take is a module of its own."""
-    return module if module == "cluster.head_lock" else module.split(".")[0]
+    """A module's package."""
+    return module.split(".")[0]
 
 
 def layer(module: str) -> int:
