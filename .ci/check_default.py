@@ -9,7 +9,7 @@ from psibench.commands.check import check_table
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.negatives import JUDGEMENTS
 from psibench.tables import read_table
-from psibench.tables.build_schemas import FLOW, LLM_USAGE, RELOCATION, TRANSLATION_QUALITY
+from psibench.tables.build_schemas import FLOW, LLM_USAGE, TRANSLATION_QUALITY
 from psibench.tables.domains import OfDomain
 from psibench.tables.ledger import check_balance
 from psibench.tables.schemas import ATTRITION, BUCKET_SCORES, COMPARISONS, PSI_TABLE, QUERIES
@@ -134,15 +134,12 @@ def check_judges(folder: Path, *, n_dropped: int) -> None:
 
 
 def check_translations(folder: Path) -> None:
-    """See that translations are complete but for what cleaning took, located and graded."""
+    """See that translations are complete but for what cleaning took, and graded."""
     whole = sum(counted(folder, BENCHMARK))
     quality = read_table(folder / BENCHMARK / "translation_quality.parquet", TRANSLATION_QUALITY)
     for language in TRANSLATED:
         kept = sum(counted(folder, BENCHMARK, language))
         assert 0.8 * whole < kept < whole, (language, kept, whole)
-        found = read_table(folder / BENCHMARK / "relocation.parquet", RELOCATION)
-        share = found.filter(language=language, domain="all").item(0, "share_located")
-        assert share > 0.8, found
         graded = quality.filter(
             language=language, domain="all", length_bin="all", dimension="overall"
         )

@@ -11,17 +11,15 @@ from psibench.formats.built import TABLES
 from psibench.formats.posir import COLUMNS
 from psibench.search.runs import run_lexical_search
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import by_place
 from psibench.tables.job import Job
-from psibench.tables.schemas import ATTRITION, CORPUS, QRELS, QUERIES, RUN
+from psibench.tables.schemas import CORPUS, QRELS, QUERIES, RUN
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
 LANGUAGES = ("deu-Latn", "eng-Latn")
 DOMAINS = ("game", "mining")
 THIRDS = ("beginning", "middle", "end")
 N_DOCUMENTS = 36
-REASONS = ("target_not_first", "no_margin", *("margin_below_threshold",) * 2)
 SOURCE = Provenance(stage="build", stage_version=2, queries_by="llm:writer-1")
 
 
@@ -33,7 +31,7 @@ def make_benchmark(
     ids: str = "d{}",
     n_documents: int = N_DOCUMENTS,
 ) -> Path:
-    """Write `data/`, `runs/bm25/` and what the filters dropped; return the folder."""
+    """Write `data/` and `runs/bm25/`; return the folder."""
     for language in languages:
         job = Job(
             "build",
@@ -46,23 +44,6 @@ def make_benchmark(
             _write_dataset(domain, [LANGUAGES.index(language), domain.number], names)
         for asking in languages:
             _write_run(root, asking, language, domains)
-    places = [(language, domain) for language in languages for domain in domains]
-    flow = [(*place, "margin", 10, "queries", 40, 36, 4) for place in places]
-    write_table(
-        pl.DataFrame(flow, schema=by_place(FLOW).empty().schema, orient="row"),
-        root / "flow.parquet",
-        by_place(FLOW),
-        provenance=SOURCE,
-    )
-    dropped = [
-        dict.fromkeys(ATTRITION.column_names)
-        | {"stage": "margin", "unit": "queries", "item_id": f"x{i}"}
-        | {"reason": reason, "language": language, "domain": domain}
-        for language, domain in places
-        for i, reason in enumerate(REASONS)
-    ]
-    frame = pl.DataFrame(dropped, schema=ATTRITION.empty().schema)
-    write_table(frame, root / "attrition.parquet", ATTRITION, provenance=SOURCE)
     return root
 
 

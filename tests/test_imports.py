@@ -9,8 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "importing", "reading", "lines", "plain_yaml", "progress", "stopping"),
-    # Locks of heads: no job may begin without them.
-    ("text", "tables", "store", "cluster.head_lock"),
+    ("text", "tables", "store"),
     # What a config file says of one thing, where no package has it: sections, registries.
     ("config",),
     ("sources", "formats", "llm", "vllm", "models", "rerankers", "encode", "search", "metrics"),
@@ -24,8 +23,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 """Lowest first. A module imports from its own layer and those below."""
 PAGES = ("report", "publish", "papers")
 """Packages that the plan does not need: how results are shown decides nothing about jobs."""
-WITH_PAPERS = {"commands.publish"}
-"""Modules outside of papers that import it: the command whose example are the papers' figures."""
 
 
 def modules() -> dict[str, Path]:
@@ -64,8 +61,8 @@ def graph() -> dict[str, set[str]]:
 
 
 def package(module: str) -> str:
-    """A module's package; the lock that jobs take is a module of its own."""
-    return module if module == "cluster.head_lock" else module.split(".")[0]
+    """A module's package."""
+    return module.split(".")[0]
 
 
 def layer(module: str) -> int:
@@ -97,9 +94,9 @@ def test_no_module_imports_from_a_layer_above(graph):
     assert up == set()
 
 
-def test_only_a_command_imports_papers(graph):
+def test_no_other_package_imports_papers(graph):
     users = {name for name, others in graph.items() if "papers" in map(package, others)}
-    assert {name for name in users if package(name) != "papers"} == WITH_PAPERS
+    assert {name for name in users if package(name) != "papers"} == set()
 
 
 def test_the_plan_imports_no_pages(graph):

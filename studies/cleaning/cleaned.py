@@ -26,6 +26,7 @@ from psibench.text.phrases import fold
 from psibench.translate.clean import (
     PREFIXES,
     Measure,
+    Outliers,
     run_clean_translations,
     run_mark_translations,
 )
@@ -69,10 +70,7 @@ class Cleaner:
             "clean_translations",
             inputs | {name: name for name in ("translated", "verdicts")},
             outputs | {name: f"clean.{name}" for name in ("dropped", "flow")},
-            section={
-                "relocate": False,
-                "outliers": {"of": of, "low": bounds[0], "high": bounds[1]},
-            },
+            section=Outliers(of=of, low=bounds[0], high=bounds[1]),
             length_tokenizer=TOKENIZER,
         )
         run_clean_translations(job)

@@ -119,7 +119,6 @@ def config(
             "to": languages,
             "clean": {"refusals": {"llm": "stand-in-sentence"}},
             "shards": 16,
-            "relocate": True,
             "quality": {"llm": "stand-in", "per_stratum": 3},
         },
         "parts": min(parts, len({str(corpus["domain"]) for corpus in corpora})),

@@ -1,8 +1,6 @@
-"""Replies without end, packed or not, words that cannot be shown, and damaged stores."""
+"""Replies without end, packed or not, words that cannot be shown."""
 
 import asyncio
-import json
-import logging
 import zlib
 
 import pytest
@@ -12,10 +10,8 @@ from llm_helpers import ScriptedServer, ask, items, settings, short_pauses  # no
 from psibench.llm import batch as batches
 from psibench.llm import connection
 from psibench.llm.batch import BatchServer
-from psibench.llm.ledger import EmbeddingCall, Ledger
 from psibench.llm.sections import LlmSettings
 from psibench.llm.standin.server import serving
-from psibench.llm.usage import Usage
 
 MIB = 1 << 20
 
@@ -68,35 +64,3 @@ def test_an_output_file_without_end_is_not_read_to_it(monkeypatch):
 
     with pytest.raises(connection.TryFailedError, match="a reply of more than 4 MiB"):
         asyncio.run(run())
-
-
-SPENT = {"n": 9, "job": "j", "texts": 1, "tokens": 5, "usd": 0.5, "state": "done", "seconds": 1.0}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "x",
-        "[]",
-        "[" * 100_000,
-        *(
-            json.dumps(SPENT | changes)
-            for changes in ({"n": "9"}, {"tokens": -5}, {"usd": float("nan")}, {"state": None})
-        ),
-    ],
-    ids=lambda line: line[:60],
-)
-def test_a_damaged_line_of_the_spending_does_not_count_and_is_told(tmp_path, caplog, line):
-    ledger = Ledger(tmp_path, job="j", usd_per_million=1.0, limit_usd=1.0)
-    call = EmbeddingCall(Usage(9), n_texts=2, n_tokens=9)
-    assert ledger.begin(call)
-    ledger.end(call, Usage(8), is_usable=True)
-    ledger.close()
-    (path,) = (tmp_path / "spending").glob("*.jsonl")
-    (tmp_path / "spending" / "x.jsonl").mkdir()  # a folder is passed over
-    path.write_text(path.read_text() + line + "\n")
-    caplog.set_level(logging.WARNING)
-    again = Ledger(tmp_path, job="j", usd_per_million=1.0, limit_usd=1.0)
-    assert again.spent_usd == pytest.approx(8e-6)
-    assert again.spending()["tokens"] == 8
-    assert f"{path}: 1 damaged lines" in caplog.text

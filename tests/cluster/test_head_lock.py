@@ -161,7 +161,6 @@ def test_jobs_of_slurm_whose_own_snakemake_reads_the_workflow_outlive_the_head(m
     monkeypatch.setattr(os, "environ", {"PSIBENCH_HEAD_LOCK": "head.lock"})
     set_environment("store")
     assert "PSIBENCH_HEAD_LOCK" not in os.environ
-    assert os.environ["PSIBENCH_JOBS"] == os.path.abspath("store/jobs")
 
 
 def test_a_job_imports_nothing_from_the_working_directory(tmp_path, monkeypatch):

@@ -125,7 +125,7 @@ def test_the_card_has_counts_languages_and_where_it_came_from(tmp_path, results)
     assert "Queries by: llm:writer-1." in body
     assert "dataset:owner/release: abc123" in body
     assert "stages build 2" in body
-    assert "cc-by-4.0, as told by who exported it" in body
+    assert "as given by the exporter: cc-by-4.0." in body
     assert card["license"] == "cc-by-4.0"
 
 

@@ -27,9 +27,9 @@ from psibench.llm.embeddings import (
     read_vectors,
     values_at,
 )
-from psibench.llm.ledger import EmbeddingCall, Ledger
+from psibench.llm.limits import Budget
+from psibench.llm.sections import Price
 from psibench.llm.standin.rules import word_vector
-from psibench.llm.usage import Usage
 from psibench.plan.plan import downloads_of
 
 KEY = "pa-0123456789abcdefghijklmnop"
@@ -102,20 +102,20 @@ def unit(text: str) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def ledger_in(folder, entry, job="job") -> Ledger:
-    return Ledger(folder, job=job, usd_per_million=entry.price, limit_usd=entry.budget_usd)
+PRICE = Price(input_usd=1e6, output_usd=0.0, as_of="2026-01-31")  # a dollar a token
 
 
-def ask(entry, requests, folder):
-    """Ask requests; returns vectors by text and the spending."""
+def ask(entry, requests):
+    """Ask requests; returns vectors by text, and the tokens that count as spent."""
     taken: dict[str, np.ndarray] = {}
-    ledger = ledger_in(folder, entry)
+    budget = Budget(price=PRICE)
 
     async def run() -> None:
-        client = EmbeddingClient(entry, "m", ledger, dim=None)
+        client = EmbeddingClient(entry, "m", budget, dim=None)
 
         async def handle(one):
-            taken.update(zip(one, await client.ask(one, "document", 10), strict=True))
+            vectors, _ = await client.ask(one, "document", 10)
+            taken.update(zip(one, vectors, strict=True))
 
         try:
             await run_workers(iter(requests), handle, concurrency=entry.concurrency)
@@ -123,7 +123,7 @@ def ask(entry, requests, folder):
             await client.close()
 
     asyncio.run(run())
-    return taken, ledger.spending()
+    return taken, budget.spent_usd
 
 
 def test_vectors_come_in_the_order_of_their_index():
@@ -264,17 +264,16 @@ def test_a_tokenizers_identity_is_its_content_not_how_it_was_called(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["500", "429:0.05", "reset", "truncated", "wrong_count"])
-def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
+def test_what_may_pass_is_asked_again_and_counted(fault):
     with EmbeddingServer(EmbeddingStandIn([fault])) as server:
         entry = entry_of(url=server.url("openai"), concurrency=1)
-        found, used = ask(entry, [request(1), request(2)], tmp_path)
+        found, spent = ask(entry, [request(1), request(2)])
     np.testing.assert_allclose(found["word1 text0"], unit("word1 text0"), atol=1e-7)
     assert len(found) == 2
-    assert (used["requests"], used["retries"]) == (2, 1)
     # Two words each. What failed is free, or counts as the service said (2), or at our count (10)
     # where it said nothing and may yet have done the work.
     lost = {"truncated": 10, "wrong_count": 2}.get(fault, 0)
-    assert used["tokens"] == 4 + lost
+    assert spent == pytest.approx(4 + lost)
 
 
 @pytest.mark.parametrize(
@@ -284,76 +283,55 @@ def test_what_may_pass_is_asked_again_and_counted(tmp_path, fault):
         ("nan", 8, "bad_vectors: expected 1 lists of as many finite", 3),  # each may be paid for
     ],
 )
-def test_tries_are_counted_and_then_given_up(tmp_path, fault, max_attempts, said, n_asked):
+def test_tries_are_counted_and_then_given_up(fault, max_attempts, said, n_asked):
     with EmbeddingServer(EmbeddingStandIn([fault] * 9)) as server:
         entry = entry_of(url=server.url("openai"), max_attempts=max_attempts)
         with pytest.raises(InputError, match=said):
-            ask(entry, [request(1)], tmp_path)
+            ask(entry, [request(1)])
     assert len(server.stand_in.asked) == n_asked
 
 
-def test_a_refusal_is_told_in_the_services_words_at_once(tmp_path):
+def test_a_refusal_is_told_in_the_services_words_at_once():
     fields = COHERE | {"document_fields": COHERE["document_fields"] | {"no_such_field": 1}}
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url("cohere"), **fields)
         with pytest.raises(
-            InputError, match=r"http_400: no_such_field: unknown field\. What to do is in docs/emb"
+            InputError,
+            match=r"http_400: no_such_field: unknown field\. .*See docs/emb",
         ):
-            ask(entry, [request(n) for n in range(9)], tmp_path)
+            ask(entry, [request(n) for n in range(9)])
     assert len(server.stand_in.asked) <= entry.concurrency
 
 
-def test_a_wrong_key_is_told_and_never_shown(tmp_path, monkeypatch):
+def test_a_request_too_large_for_the_service_names_the_keys_to_lower():
+    with EmbeddingServer(EmbeddingStandIn()) as server:
+        entry = entry_of(url=server.url("cohere"), **COHERE)
+        texts = [f"word{n}" for n in range(97)]
+        with pytest.raises(
+            InputError,
+            match=r"http_400: 97 texts; at most 96\. The request has 97 texts and 10 tokens: .*"
+            r"lower texts_per_request \(128\) or tokens_per_request \(100,000\)",
+        ):
+            ask(entry, [texts])
+
+
+def test_a_wrong_key_is_told_and_never_shown(monkeypatch):
     with EmbeddingServer(EmbeddingStandIn(key="another")) as server:
         entry = entry_of(url=server.url("openai"))
         with pytest.raises(InputError) as caught:
-            ask(entry, [request(1)], tmp_path)
+            ask(entry, [request(1)])
         said = str(caught.value)
         assert "http_401" in said
         assert "the key is that of key_env EMBEDDING_KEY" in said
         assert "pa-0123" not in said  # no part of the key
         monkeypatch.delenv("EMBEDDING_KEY")
         with pytest.raises(InputError, match=r"environment variable EMBEDDING_KEY .*'m'.* not set"):
-            ask(entry, [request(1)], tmp_path)
+            ask(entry, [request(1)])
 
 
-def test_vectors_elsewhere_end_the_asking(tmp_path):
+def test_vectors_elsewhere_end_the_asking():
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url("openai"), concurrency=1, vectors_path="vectors.*")
         with pytest.raises(InputError, match=r"nothing at vectors.*it has object, model, data"):
-            ask(entry, [request(1), request(2)], tmp_path)
+            ask(entry, [request(1), request(2)])
     assert len(server.stand_in.asked) == 1
-
-
-def begin(ledger, n_tokens: int, n_texts: int = 1) -> EmbeddingCall:
-    """Note that a request leaves."""
-    call = EmbeddingCall(Usage(), n_texts=n_texts, n_tokens=n_tokens)
-    assert ledger.begin(call)
-    return call
-
-
-def test_what_a_killed_job_had_under_way_counts_at_its_most(tmp_path):
-    killed = ledger_in(tmp_path, entry_of(price=2.0), job="a")
-    killed.end(begin(killed, 1000, n_texts=3), Usage(600), is_usable=True)
-    begin(killed, 1000, n_texts=3)  # and then it is gone
-    (path,) = (tmp_path / "spending").glob("*.jsonl")
-    with open(path, "ab") as handle:
-        handle.write(b'{"n":3,"texts":5,"tok')  # broken off while it was written: never sent
-    own = ledger_in(tmp_path, entry_of(price=4.0), job="b")
-    own.end(begin(own, 50), Usage(0), is_usable=False)
-    assert own.spent_usd == pytest.approx(1600 * 2e-6)
-    resumed = ledger_in(tmp_path, entry_of(price=4.0), job="a").spending()
-    counts = {"requests": 1, "texts": 3, "tokens": 1600, "retries": 1}
-    assert resumed == counts | {"usd": pytest.approx(0.0032), "seconds": pytest.approx(0, abs=1)}
-    free = ledger_in(tmp_path / "free", entry_of())
-    begin(free, 5)
-    assert free.spending()["usd"] is None
-    assert free.spent_usd == 0
-
-
-def test_requests_noted_without_a_price_count_at_todays(tmp_path):
-    free = ledger_in(tmp_path, entry_of())
-    free.end(begin(free, 1000), Usage(600), is_usable=True)
-    priced = ledger_in(tmp_path, entry_of(price=2.0))
-    assert priced.spent_usd == pytest.approx(600 * 2e-6)
-    assert priced.spending()["usd"] == pytest.approx(600 * 2e-6)

@@ -17,8 +17,8 @@ from psibench.probes.variants import (
     segments,
     soft_cut,
 )
-from psibench.text.alignment import sentence_spans
 from psibench.text.lengths import count_whitespace_tokens
+from psibench.text.sentences import sentence_spans
 
 SIX = "First one. Second two! Third three?\nFourth four. Fifth five. Sixth six."
 CHINESE = "第一句话。第二句话！第三句话？第四句话。第五句话。"

@@ -1,4 +1,4 @@
-"""`psibench publish leaderboard`: many runs and published figures on one page."""
+"""`psibench publish leaderboard`: many runs on one page."""
 
 import html
 import re
@@ -56,9 +56,9 @@ def run(folder, table, *, page: bool = False, source=SOURCE):
     return folder
 
 
-def leaderboard(tmp_path, *folders, options=(), out="board.html"):
+def leaderboard(tmp_path, *folders, out="board.html"):
     path = tmp_path / out
-    command = ["publish", "leaderboard", "--out", str(path), *options, *map(str, folders)]
+    command = ["publish", "leaderboard", "--out", str(path), *map(str, folders)]
     assert main(command) == 0
     return Page(path.read_text(encoding="utf-8"))
 
@@ -124,17 +124,15 @@ def test_tables_are_apart_where_means_do_not_compare(tmp_path):
         ),
     )
     again = run(tmp_path / "s", psi(("alpha", {"n_queries": 50})))  # other data by that name
-    page = leaderboard(tmp_path, folder, again, options=["--example"])
-    assert [one[:3] for one in page.tables[:5]] == [
+    page = leaderboard(tmp_path, folder, again)
+    assert [one[:3] for one in page.tables] == [
         ("docs", "eng-Latn, all lengths", True),
         ("docs", "eng-Latn, Q1", False),
         ("docs", "eng-Latn, all lengths", True),
         ("docs", "deu-Latn → eng-Latn, all lengths", False),
         ("wiki", "eng-Latn, all lengths", True),
     ]
-    assert all(len(rows) == 2 for *_, rows in page.tables[:5])
-    # below the runs' own
-    assert ("squad-posq", "eng-Latn, all lengths", True) in [one[:3] for one in page.tables[5:]]
+    assert all(len(rows) == 2 for *_, rows in page.tables)
 
 
 def test_a_model_of_two_runs_has_the_run_behind_its_name(tmp_path, capsys):
@@ -153,22 +151,6 @@ def test_a_table_of_no_named_language_says_so(tmp_path):
     unnamed = {"query_lang": "und", "corpus_lang": "und"}
     page = leaderboard(tmp_path, run(tmp_path / "scored", psi(("bm25", unnamed))))
     assert page.tables[0][1].startswith("no language named, all lengths")
-
-
-def test_without_runs_the_page_is_of_the_papers(tmp_path):
-    page = leaderboard(tmp_path)
-    names = [one[:2] for one in page.tables]
-    place = names.index(("posir", "eng-Latn, Q4"))
-    rows = page.table(place)
-    # PosIR, table 11: 63.61 and 0.15
-    assert list(rows["inf-retriever-v1"].values())[1:] == ["0.636", "0.150"]
-    assert list(next(iter(rows.values()))) == ["Model", "Mean", "Published PSI"]
-    for *_, (_, *of_models) in page.tables:
-        assert all(row[0].endswith(" published") and "[" not in "".join(row) for row in of_models)
-    # PosQ, table 1: BM25's mean is that of its six buckets, its PSI as printed.
-    squad = page.table(names.index(("squad-posq", "eng-Latn, all lengths")))
-    assert (squad["BM25"]["Mean"], squad["BM25"]["Published PSI"]) == ("0.798", "0.059")
-    assert page.links == []
 
 
 def test_the_page_loads_nothing_and_names_are_text(tmp_path):

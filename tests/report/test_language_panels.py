@@ -9,7 +9,6 @@ from psibench.report.beside import beside_panel
 from psibench.report.languages import language_blocks, quality_blocks
 from psibench.report.tables import FigureView
 from psibench.report.views import BenchmarkInfo
-from psibench.tables.build_schemas import RELOCATION
 from psibench.text.query_types import QUERY_TYPES
 from psibench.translate.quality import DIMENSIONS, agreement_table, graded, quality_table
 
@@ -117,20 +116,6 @@ def test_query_types_stand_beside_the_published_ones_of_the_same_language():
     alone = blocks_of(ENGLISH)["What queries ask"]
     assert len(alone.rows) == 9
     assert alone.header == ("type", "queries", "share")
-
-
-def test_relocation_shows_pooled_rows_where_there_are_several_domains():
-    rows = [
-        ("deu-Latn", "law", 4, 2, 0.5, 0.1, 0.25),
-        ("deu-Latn", "all", 8, 6, 0.75, 0.02, 0.9),
-        ("ara-Arab", "law", 4, 0, 0.0, None, None),
-    ]
-    frame = pl.DataFrame(rows, schema=list(RELOCATION.column_names), orient="row")
-    table = blocks_of(ENGLISH, relocation=frame)["Does position survive translation?"]
-    assert table.rows == (
-        ("deu-Latn", "8", "6", "75.0 %", "0.020", "90.0 %"),
-        ("ara-Arab", "4", "0", "0.0 %", "–", "–"),
-    )
 
 
 def similarity(language, model, cosine, names=("law", "game")) -> pl.DataFrame:

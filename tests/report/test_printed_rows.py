@@ -142,9 +142,7 @@ def test_the_leaderboard_shows_the_same_interval_and_names_what_its_word_rests_o
         table = drawn_table(rng)
         rows = table.filter(pl.col("evidence") == "all", buckets=table["buckets"][0])
         words = [word_of(row, None) for row in rows.iter_rows(named=True)]
-        asked = rows.with_columns(
-            word=pl.Series(words), source=pl.lit("r"), is_published=False, is_twice=False
-        )
+        asked = rows.with_columns(word=pl.Series(words), source=pl.lit("r"), is_twice=False)
         shown = _table(asked, {}, tmp_path)
         for row in shown.rows:
             cells = dict(zip(shown.header, map(str, row), strict=True))

@@ -26,7 +26,7 @@ from psibench.plan.summaries import verification_files
 from psibench.report.filters import TABLES, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
-from psibench.tables.build_schemas import FLOW, LLM_USAGE, RELOCATION, TRANSLATION_QUALITY
+from psibench.tables.build_schemas import FLOW, LLM_USAGE, TRANSLATION_QUALITY
 from psibench.tables.domains import by_place
 from psibench.tables.schemas import (
     ATTRITION,
@@ -141,18 +141,17 @@ def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
     assert known == [(0.2, "chars"), (None, "words")]
 
 
-def moved(language: str) -> pl.DataFrame:
-    row = {"language": language, "domain": "all", "n_queries": 1, "n_located": 0}
-    return frame(RELOCATION, [row])
+def graded(language: str) -> pl.DataFrame:
+    row = {"language": language, "domain": "all", "length_bin": "all", "n": 1, "n_unjudged": 0}
+    dimensions = ("fluency", "accuracy", "completeness", "style", "overall")
+    return frame(
+        TRANSLATION_QUALITY, [row | {"dimension": name, "mean": 4.0} for name in dimensions]
+    )
 
 
 def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
     inputs = verified_input()
-    grade = {"language": "deu-Latn", "domain": "all", "length_bin": "all", "n": 1, "n_unjudged": 0}
-    dimensions = ("fluency", "accuracy", "completeness", "style", "overall")
-    quality = frame(
-        TRANSLATION_QUALITY, [grade | {"dimension": name, "mean": 4.0} for name in dimensions]
-    )
+    grades = [write(name, graded(name), TRANSLATION_QUALITY) for name in ("deu", "ara")]
     asked = query("q", "middle") | {"pos_char_span": [4, 7]}
     document = {"_id": "d", "text": "The box!!", "char_length": 9, "token_length": 2}
     document["word_count"] = 2
@@ -179,10 +178,7 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
         verification=[LABELS | {"margin_table": [margins], "queries": [queries]}],
         benchmarks={name: one.model_dump(mode="json") for name, one in sections().items()},
         models={model.id: {"backend": "bm25s", "description": "d"} for model in MODELS},
-        languages=[
-            {"benchmark": "fineweb", "quality": [write("quality", quality, TRANSLATION_QUALITY)]}
-            | {"relocation": [write(name, moved(name), RELOCATION) for name in ("deu", "ara")]}
-        ],
+        languages=[{"benchmark": "fineweb", "quality": grades}],
         examples=[
             place
             | {"queries": write("asked", frame(QUERIES, [asked]), QUERIES)}

@@ -12,7 +12,7 @@ from psibench.llm.answer import judge
 from psibench.llm.client import read_answer
 from psibench.llm.connection import TryFailedError
 from psibench.llm.embeddings import EmbeddingClient, read_vectors
-from psibench.llm.ledger import Ledger
+from psibench.llm.limits import Budget
 from psibench.llm.replies import MalformedReplyError, parse_reply
 from psibench.llm.request import ResponseSchema
 
@@ -56,8 +56,7 @@ def test_a_server_that_counts_fewer_tokens_than_it_was_sent_is_reported(
     text = ["two words"]
 
     async def ask(entry):
-        ledger = Ledger(tmp_path, job="job", usd_per_million=None, limit_usd=None)
-        client = EmbeddingClient(entry, "m", ledger)
+        client = EmbeddingClient(entry, "m", Budget())
         for _ in range(2):
             await client.ask(text, "document", n_sent)
         await client.close()

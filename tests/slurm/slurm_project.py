@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 from closeness import assert_psi_tables_close
 from slurm_jobs import FINAL, Head, Job, slurm_command, wait_until
 from workflow_project import REPOSITORY, Project, write_squad
 
-from psibench.cluster.head_lock import running_jobs
 from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE
 
@@ -85,12 +85,15 @@ class SlurmProject(Project):
                     slurm_command("scancel", job.number)
 
     def payload(self) -> int:
-        """Wait for the process that encodes, and return its id."""
+        """Wait for the process that encodes, which has its log open, and return its id."""
+        logs = str(self.folder.resolve() / "logs" / "tiny" / "encode" / MODEL)
 
         def running() -> int | None:
-            jobs = running_jobs(self.folder / "store")
-            found = (job for job in jobs if f"/encode/{MODEL}/" in job)
-            return next((int(re.findall(r"process (\d+)", job)[0]) for job in found), None)
+            for process in psutil.process_iter():
+                with suppress(psutil.Error):
+                    if any(file.path.startswith(logs) for file in process.open_files()):
+                        return process.pid
+            return None
 
         return int(wait_until(running, "a job that encodes"))
 

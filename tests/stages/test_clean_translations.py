@@ -120,7 +120,7 @@ class Domain:
         verdicts = suspects.select("_id", "item_id", "kind").with_columns(is_refusal=True)
         self.write("verdicts", verdicts, REFUSAL_VERDICTS)
 
-    def clean(self, *, judged=True, relocate=False, outliers=None):
+    def clean(self, *, judged=True, outliers=None):
         names = ["source_corpus", "source_queries", "source_qrels", "translated"]
         self.run(
             run_clean_translations,
@@ -128,7 +128,7 @@ class Domain:
             self.paths("corpus", "queries", "qrels"),
             name="clean",
             step=8,
-            section={"relocate": relocate, "outliers": outliers},
+            section=outliers,
             length_tokenizer="words",
         )
         specs = {"corpus": CORPUS, "queries": QUERIES, "qrels": QRELS}
@@ -290,9 +290,3 @@ def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
     assert queries.select(source.columns).drop("text").equals(source.drop("text"))
     assert queries["text"].to_list() == ["Куда впадает река номер 0?"]
     assert queries["pos_translated_char_length"].to_list() == [len(text)]
-    assert "located_char_span" not in queries.columns
-    _, located, _ = domain.clean(relocate=True)
-    columns = ("pos_char_span", "located_char_span", "not_located", "located_from_span")
-    # the original's own span is as before
-    row = ([4, 9], [0, len(SENTENCE)], "", [0, original.index(" It is")])
-    assert located.select(columns).row(0) == row

@@ -111,7 +111,7 @@ class Language:
         self.run(
             run_statistics,
             tables,
-            {name: name for name in ("statistics", "histogram", "relocation")},
+            {name: name for name in ("statistics", "histogram")},
             places=[{"lang": LANGUAGE, "domains": self.domains, **tables}],
             schemes=["thirds"],
             length_tokenizer="words",

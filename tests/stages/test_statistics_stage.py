@@ -5,7 +5,6 @@ from psi_rows import frame
 
 from psibench.metrics.statistics import TABLES, run_statistics
 from psibench.tables import Provenance, read_table, write_table
-from psibench.tables.build_schemas import RELOCATION
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
 
 SOURCE = Provenance(stage="build", stage_version=1, queries_by="people")
@@ -23,22 +22,15 @@ def corpus(lengths) -> pl.DataFrame:
     )
 
 
-def asked(texts, *, located=None) -> pl.DataFrame:
+def asked(texts) -> pl.DataFrame:
     """Queries on one document of 100 characters, their evidence two of them from 10 i on."""
     place = {"pos_corpus_id": "d0", "pos_char_length": 100, "pos_token_length": 5}
-    made = frame(
+    return frame(
         QUERIES,
         [
             place | {"_id": f"q{i}", "text": text, "pos_char_span": [10 * i, 10 * i + 2]}
             for i, text in enumerate(texts)
         ],
-    )
-    if located is None:
-        return made
-    return made.with_columns(
-        pl.Series("located_char_span", located, dtype=pl.Array(pl.Int32, 2)),
-        located_from_span="pos_char_span",
-        pos_translated_char_length=pl.lit(200, dtype=pl.Int32),
     )
 
 
@@ -51,13 +43,13 @@ def judged(queries) -> pl.DataFrame:
 
 
 def run(tmp_path, domains, *, language="eng-Latn"):
-    """Run on (corpus, queries) by domain; statistics by domain, histogram, relocation."""
+    """Run on (corpus, queries) by domain; statistics by domain, histogram."""
     paths = {kind: [tmp_path / f"{name}-{kind}.parquet" for name in domains] for kind in KINDS}
     for place, (documents, queries) in enumerate(domains.values()):
         frames = (documents, queries, judged(queries))
         for (kind, spec), own in zip(KINDS.items(), frames, strict=True):
             write_table(own, paths[kind][place], spec, provenance=SOURCE)
-    outputs = {name: tmp_path / name for name in ("statistics", "histogram", "relocation")}
+    outputs = {name: tmp_path / name for name in ("statistics", "histogram")}
     tables = {name: [*map(str, own)] for name, own in zip(TABLES, paths.values(), strict=True)}
     jobs.run(
         run_statistics,
@@ -73,8 +65,7 @@ def run(tmp_path, domains, *, language="eng-Latn"):
     found: dict[str, dict[str, float]] = {}
     for domain, name, value in table.select("domain", "statistic", "value").iter_rows():
         found.setdefault(domain, {})[name] = value
-    histogram = read_table(outputs["histogram"], POSITION_HISTOGRAM)
-    return found, histogram, read_table(outputs["relocation"], RELOCATION)
+    return found, read_table(outputs["histogram"], POSITION_HISTOGRAM)
 
 
 LAW = (corpus([2, 4, 6, 8]), asked(["What is it?", "is it so"]))
@@ -83,7 +74,7 @@ GAME = (corpus([10]), asked(["why", "how", "who"]))
 
 def test_where_evidence_begins_is_told_by_thirds_and_as_a_mean(tmp_path):
     # Begins at 0, 10 ... 90 of 100 characters: 4 before 33.3, 3 from 40 on, 3 from 70 on.
-    found, _, _ = run(tmp_path, {"law": (corpus([2]), asked([f"q {k}" for k in range(10)]))})
+    found, _ = run(tmp_path, {"law": (corpus([2]), asked([f"q {k}" for k in range(10)]))})
     names = ("mean", "beginning", "middle", "end")
     starts = [found["law"][f"start:{name}"] for name in names]
     assert starts == pytest.approx([0.45, 0.4, 0.3, 0.3])
@@ -96,7 +87,7 @@ def test_a_third_that_begins_a_rounding_below_it_is_not_counted_in_the_one_befor
     queries = asked(["a b"]).with_columns(
         pos_char_span=pl.Series([[start, start + 1]], dtype=pl.Array(pl.Int32, 2))
     )
-    found, _, _ = run(tmp_path, {"law": (corpus([2]), queries)})
+    found, _ = run(tmp_path, {"law": (corpus([2]), queries)})
     assert found["law"][f"start:{third}"] == 1.0
 
 
@@ -105,18 +96,18 @@ def test_evidence_that_was_not_found_is_counted_and_begins_nowhere(tmp_path):
         pos_char_span=pl.Series([[50, 52], None], dtype=pl.Array(pl.Int32, 2)),
         target_position=pl.Series([None, "unknown"], dtype=pl.String),
     )
-    found, _, _ = run(tmp_path, {"law": (corpus([2]), queries)})
+    found, _ = run(tmp_path, {"law": (corpus([2]), queries)})
     assert found["law"]["start:mean"] == 0.5
     assert found["law"]["n_queries_unknown"] == 1
     lost = queries.with_columns(
         pos_char_span=pl.lit(None, pl.Array(pl.Int32, 2)), target_position=pl.lit("unknown")
     )
-    found, _, _ = run(tmp_path, {"law": (corpus([2]), lost)})
+    found, _ = run(tmp_path, {"law": (corpus([2]), lost)})
     assert not any(name.startswith("start:") for name in found["law"])
 
 
 def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
-    found, histogram, relocation = run(tmp_path, {"law": LAW, "game": GAME})
+    found, histogram = run(tmp_path, {"law": LAW, "game": GAME})
     assert list(found) == ["law", "game", "all"]
     law, whole = found["law"], found["all"]
     quartiles = [law[f"passage_tokens_{name}"] for name in ("min", "q1", "median", "q3", "max")]
@@ -139,28 +130,13 @@ def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
     assert whole["bucket:beginning"] == 5.0
     counted = histogram.filter(unit="relative").group_by("domain").agg(pl.col("n_queries").sum())
     assert dict(counted.rows()) == {"law": 2, "game": 3, "all": 5}
-    assert relocation.is_empty()
 
 
 def test_a_domain_that_lost_all_queries_is_counted_and_has_no_means_of_them(tmp_path):
-    found, histogram, _ = run(tmp_path, {"law": LAW, "lost": (corpus([7]), asked([]))})
+    found, histogram = run(tmp_path, {"law": LAW, "lost": (corpus([7]), asked([]))})
     assert found["lost"]["n_queries"] == 0.0
     assert found["lost"]["passage_tokens_mean"] == 7.0
     assert not {name for name in found["lost"] if name.startswith("query_words")}
     assert found["lost"]["bucket:end"] == found["lost"]["query_type:WHAT"] == 0.0
     lost = histogram.filter(domain="lost")
     assert (set(lost["unit"]), lost["n_queries"].sum()) == ({"relative"}, 0)
-
-
-def test_a_translation_says_how_much_evidence_was_found_again(tmp_path):
-    moved = asked(["a", "b", "c", "d"], located=[[0, 4], [120, 124], None, [70, 74]])
-    domains = {"law": (corpus([3]), moved), "game": (corpus([3]), asked(["e"], located=[None]))}
-    found, _, relocation = run(tmp_path, domains, language="deu-Latn")
-    assert found["law"]["share_located"] == 0.75
-    assert found["all"]["share_located"] == 0.6
-    assert not {name for name in found["law"] if name.startswith("query_type:")}
-    # middles of 100 and of 200: 1 and 2; 11 and 122; 31 and 72. A shift of 0.05 counts as close
-    counts = relocation.select("domain", "n_queries", "n_located").rows()
-    assert counts == [("law", 4, 3), ("game", 1, 0), ("all", 5, 3)]
-    assert relocation["median_shift"].to_list() == [pytest.approx(0.05), None, pytest.approx(0.05)]
-    assert relocation["share_within_0.05"].to_list() == [2 / 3, None, 2 / 3]

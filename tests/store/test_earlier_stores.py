@@ -13,7 +13,6 @@ import pytest
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.llm.answer import Answer
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.ledger import Ledger
 from psibench.llm.usage import Usage
 from psibench.store import keyed
 from psibench.store.pairs import PairStore, pair_keys
@@ -95,17 +94,3 @@ def test_vectors(folder, times):
         assert vectors.counts.tolist() == [0, 2, 1, 1, 1]
         assert vectors.values[:, 0].tolist() == [3, 3, 2, 1, 0]
     assert names(store.folder) == [".keys", ".parquet", ".parquet"]
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_spending(folder, times):
-    for _ in range(times):
-        ledger = Ledger(folder / "embeddings", job="a", usd_per_million=4.0)
-        # At the prices of then, 600 tokens and 1,000 that were under way; at today's, 50.
-        assert ledger.spent_usd == pytest.approx(1600 * 2e-6 + 50 * 4e-6)
-        counts = {"requests": 1, "texts": 3, "tokens": 1600, "retries": 1}
-        assert ledger.spending() == counts | {"usd": pytest.approx(0.0032), "seconds": 0.0}
-        other = Ledger(folder / "embeddings", job="b", usd_per_million=None)
-        assert other.spending()["usd"] is None
-        assert other.spending()["tokens"] == 50
-    assert names(folder / "embeddings" / "spending") == [".jsonl", ".jsonl", ".keys"]

@@ -81,7 +81,6 @@ use rule on_cpu as statistics with:
     output:
         statistics="results/{benchmark}/statistics.parquet",
         histogram="results/{benchmark}/position_histogram.parquet",
-        relocation="results/{benchmark}/relocation.parquet",
     log:
         "logs/{benchmark}/statistics.log",
     benchmark:

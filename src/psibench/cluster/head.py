@@ -11,12 +11,9 @@ from typing import NoReturn
 
 from psibench.cluster.head_lock import (
     HEAD_VARIABLE,
-    JOBS,
-    JOBS_VARIABLE,
     acquire,
     end_jobs,
     lock_paths,
-    refuse_running_jobs,
 )
 from psibench.config.paths import IS_INSTALLED
 from psibench.errors import InputError
@@ -43,7 +40,6 @@ def set_environment(store: str | Path) -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(
             dict.fromkeys([str(SOURCE), *others])  # a job's own snakemake comes here, too
         )
-    os.environ[JOBS_VARIABLE] = str(Path(store).absolute() / JOBS)
     # Of a head, for jobs that it runs itself; a job of SLURM outlives the head and has its own
     # snakemake, which comes here.
     os.environ.pop(HEAD_VARIABLE, None)
@@ -55,11 +51,11 @@ def set_environment(store: str | Path) -> None:
 
 
 def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None:
-    """Lock the store and the working directory, and look for jobs left by another head.
+    """Lock the store and the working directory, and look for SLURM jobs left by another head.
 
     Jobs that this process runs itself, not SLURM, end when its lock does.
 
-    Raises InputError if another head is at work, or jobs of an earlier one are active.
+    Raises InputError if another head is at work, or SLURM has jobs of an earlier one.
 
     Parameters
     ----------
@@ -69,7 +65,6 @@ def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None
     acquire(store, workdir)
     if executor == "slurm":
         refuse_queued_jobs(workdir)
-    refuse_running_jobs(Path(workdir) / store)
     os.environ[HEAD_VARIABLE] = str(lock_paths(store, workdir)[1])
 
 
@@ -113,7 +108,7 @@ def _stop(number: int, *_: object) -> NoReturn:
 def refuse_queued_jobs(folder: str | Path) -> None:
     """Refuse to start where SLURM has jobs of an earlier run in a working directory.
 
-    Those that wait hold no lock yet. Raises InputError if there are any, or squeue fails.
+    Raises InputError if there are any, or squeue fails.
     """
     command = ["squeue", "--noheader", f"--user={os.getuid()}", "-o", "%i\x1f%j\x1f%Z"]
     try:

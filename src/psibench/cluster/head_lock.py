@@ -1,11 +1,9 @@
-"""One head process per store and per working directory, and no head beside another's jobs.
+"""One head process per store and per working directory; its local jobs end with it.
 
 The head is the snakemake that starts jobs. It holds a lock on a file in the store and on one in
 the working directory until it ends; the kernel frees them however it ends. Processes that it
-starts do not hold them. Each job holds a lock on a file of its own in the store until it ends, on
-whatever host it runs, so that a head that starts sees jobs whose head was killed. Across hosts this
-is as good as the file system's flock: NFS has it (since Linux 2.6.12), Lustre if mounted with
-`flock`.
+starts do not hold them; its local jobs watch the second one. Across hosts this is as good as the
+file system's flock: NFS has it (since Linux 2.6.12), Lustre if mounted with `flock`.
 """
 
 import errno
@@ -17,25 +15,16 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 from psibench.errors import InputError
 
 STORE_LOCK = "head.lock"
 FOLDER_LOCK = Path(".snakemake") / "psibench-head.lock"
-JOBS = "jobs"
-"""Folder in a store: a file per job, locked as long as it runs."""
-JOBS_VARIABLE = "PSIBENCH_JOBS"
-"""Where jobs find that folder; a process without it is no job of a workflow."""
 HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
 """Where a job finds the file that its head keeps locked; not set where the job outlives it."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
-LEFT_BEHIND_S = 60.0
-"""Age from which a job's unlocked file is that of a killed job."""
 TRIES, PAUSE_S = 5, 0.1
 """A check of a lock takes it for a moment: others try again."""
 
@@ -80,25 +69,6 @@ def end_jobs() -> None:
         os.close(_held.pop(path))
 
 
-@contextmanager
-def job_lock(name: str) -> Iterator[None]:
-    """Hold a lock of this job's own within the block; outside of a workflow nothing.
-
-    Raises InputError if its file cannot be written.
-    """
-    if (folder := os.environ.get(JOBS_VARIABLE)) is None:
-        yield
-        return
-    # Containers may share a host's name and count processes each for itself.
-    path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}.lock"
-    _held[path] = _lock(path, Path.cwd(), name)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        os.close(_held.pop(path))
-
-
 def end_with_head() -> None:
     """Send this process SIGTERM once the head that waits for it is gone, by SIGKILL too.
 
@@ -120,42 +90,7 @@ def _await_end(path: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def running_jobs(store: str | Path) -> list[str]:
-    """Return what the jobs that hold a lock in a store say of themselves.
-
-    On a file system without flock that cannot be told, and there are none. What jobs that were
-    killed left behind is removed, but for what was made a moment ago: it may be locked yet.
-    """
-    found = []
-    for path in sorted((Path(store) / JOBS).glob("*.lock")):
-        with suppress(OSError), open(path, "r+b") as lock:  # it has ended since
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found.append(_read(lock.fileno()))
-                continue
-            if time.time() - path.stat().st_mtime > LEFT_BEHIND_S:
-                path.unlink()
-    return found
-
-
-def refuse_running_jobs(store: str | Path) -> None:
-    """Refuse to start a run where jobs of another one use the store.
-
-    Raises InputError if there are any.
-    """
-    if not (jobs := running_jobs(store)):
-        return
-    more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
-    raise InputError(
-        f"{store}: jobs of a run whose head is gone still use this store, {len(jobs)} in all: "
-        f"{'; '.join(jobs[:5])}{more}. Both runs would do, and pay for, the same work. Jobs on the "
-        "head's own machine end once what is under way is stored: start again in a moment. SLURM's "
-        "run on: wait for them, or end them with `scancel`."
-    )
-
-
-def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
+def _lock(path: Path, workdir: str | Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -170,7 +105,7 @@ def _lock(path: Path, workdir: str | Path, name: str = "snakemake") -> int:
         raise
     number = os.environ.get("SLURM_JOB_ID")
     holder = (
-        f"{name} of {_user()} on {socket.gethostname()}, "
+        f"snakemake of {_user()} on {socket.gethostname()}, "
         f"{f'SLURM job {number}, ' if number else ''}process {os.getpid()}, "
         f"in {Path(workdir).resolve()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
     )

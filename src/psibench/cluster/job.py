@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from psibench.cluster.contents import refuse_changed
-from psibench.cluster.head_lock import end_with_head, job_lock
+from psibench.cluster.head_lock import end_with_head
 from psibench.config.secrets import without_keys
 from psibench.errors import InputError, missing_extra
 from psibench.importing import importing
@@ -43,8 +43,7 @@ def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterato
     run it again. A full disk ends it with 2 and the file's name. Any other exception is a bug: its
     traceback goes to both.
 
-    Until it ends, it holds a lock of its own in the store, so that no other run does its work; if
-    the process that waits for it is gone, it is told to end.
+    If the process that waits for it is gone, it is told to end.
     """
     _log_to(log)
     if threads is not None:
@@ -52,7 +51,7 @@ def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterato
     logger = logging.getLogger("psibench")
     _tell_place(logger)
     try:
-        with signals_stop_job(), job_lock(str(log)):
+        with signals_stop_job():
             end_with_head()
             yield
     except InputError as error:

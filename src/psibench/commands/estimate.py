@@ -56,10 +56,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     """Say of a language model or an embedding API its price, its hours here and its budget."""
+    from psibench.encode.store import paid_tokens
     from psibench.generate.ask import answer_folder
     from psibench.llm.answer_store import AnswerStore
-    from psibench.llm.ledger import Ledger
-    from psibench.llm.sections import price_of
+    from psibench.llm.sections import MILLION, price_of
     from psibench.plan.work import THOUGHT_TOKENS, UNCERTAINTY
 
     name, spent, price = row["by"], None, None
@@ -94,7 +94,7 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
         how = "`price` in its entry, US dollars per million tokens"
         if entry.price is not None:
             folder = Path(plan.config.store) / "embeddings" / name
-            spent = Ledger(folder, job="", usd_per_million=entry.price).spent_usd
+            spent = paid_tokens(folder) * entry.price / MILLION
             yield f"  {entry.price:g} USD per million tokens"
     if spent is None:
         yield f"  no price: set {how} to see money"

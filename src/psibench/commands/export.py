@@ -6,7 +6,7 @@ from pathlib import Path
 
 from psibench.errors import InputError
 from psibench.formats.built import find_datasets, prefixed_domains
-from psibench.publish.card import Licence, card_text, gather_facts, lost_positions
+from psibench.publish.card import Licence, card_text, count_datasets, lost_positions
 from psibench.publish.layouts import LAYOUTS, Export
 from psibench.publish.mteb import EVAL_YAML, eval_yaml
 from psibench.tables import write_text
@@ -54,10 +54,11 @@ def run(args: argparse.Namespace) -> None:
         stripped = frozenset(prefixed_domains(datasets) if args.layout == "posir" else ())
         planned = Export(args.benchmark, temporary, tuple(datasets), stripped, args.extra)
         written = LAYOUTS[args.layout](planned)
-        keeps_positions = args.layout != "posir" or args.extra
-        facts = gather_facts(args.benchmark, datasets, keeps_positions=keeps_positions)
-        name = args.benchmark.resolve().name
-        card = card_text(name, facts, written, layout=args.layout, licence=licence)
+        counts, name = count_datasets(datasets), args.benchmark.resolve().name
+        lost = "" if args.layout != "posir" or args.extra else lost_positions(counts)
+        card = card_text(
+            *(name, datasets, counts, written), layout=args.layout, licence=licence, lost=lost
+        )
         write_text(card, temporary / "README.md")
         if args.layout == "mteb":
             write_text(eval_yaml(name, written), temporary / EVAL_YAML)
@@ -65,9 +66,9 @@ def run(args: argparse.Namespace) -> None:
         if args.out.exists():
             args.out.rmdir()
         temporary.replace(args.out)
-    if lost := lost_positions(facts.counts):
+    if lost:
         print(f"warning: {lost}")
-    queries = facts.counts["queries"].sum()
+    queries = counts["queries"].sum()
     kinds = "dataset" if len(datasets) == 1 else "datasets"
     print(f"{len(datasets)} {kinds}, {queries:,} queries written to {args.out}")
 
@@ -81,7 +82,7 @@ def _names(text: str) -> list[str]:
 
 DESCRIPTION = (
     "Write the tables of results/BENCHMARK/data in a layout that other programs read, "
-    "with a card (README.md) of what was measured. posir: "
+    "with a card (README.md). posir: "
     "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
     "back. mteb: configs NAME-corpus, NAME-queries, NAME-qrels, and eval.yaml, by which the hub "
     "takes results. beir: OUT/NAME/corpus.jsonl, queries.jsonl, qrels/test.tsv. "

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from psibench.commands.base import refuse_unwritable
 from psibench.errors import InputError
-from psibench.papers.figures import published_rows
 from psibench.report.leaderboard import all_rows, render_leaderboard, runs_of
 from psibench.tables import write_text
 from psibench.tables.schemas import PSI_TABLE
@@ -20,15 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     board.add_argument(
         "results",
         type=Path,
-        nargs="*",
+        nargs="+",
         metavar="RESULTS",
-        help="folders with a psi_table.parquet: the results of a run, or --out of psibench score; "
-        "none: --example",
-    )
-    board.add_argument(
-        "--example",
-        action="store_true",
-        help="the figures of the papers, alone or in tables below those of RESULTS",
+        help="folders with a psi_table.parquet: the results of a run, or --out of psibench score",
     )
     board.add_argument(
         "--out", type=Path, required=True, metavar="FILE.html", help="the page; replaced if there"
@@ -36,11 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the page of runs, of published figures, or of both."""
+    """Write the page of the runs."""
     refuse_unwritable("--out", args.out)
     name = f"{PSI_TABLE.name}.parquet"
     runs = runs_of([one.parent if one.name == name else one for one in args.results])
-    rows = all_rows(runs, more=published_rows() if args.example or not runs else None)
+    rows = all_rows(runs)
     if rows.is_empty():
         raise InputError(f"{', '.join(map(str, args.results))}: no row to show")
     twice = rows.filter("is_twice").select("benchmark", "model", "source")

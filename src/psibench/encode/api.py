@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,13 @@ from psibench.config.model_params import registry_entry, retrieval_params
 from psibench.config.sections import Storage
 from psibench.encode.api_texts import load_api_texts
 from psibench.encode.job import ENCODED, Source, list_sources
-from psibench.encode.store import EmbeddingStore, store_fingerprint, text_key
+from psibench.encode.store import EmbeddingStore, paid_tokens, store_fingerprint, text_key
 from psibench.errors import InputError
 from psibench.llm.asking import run_workers
 from psibench.llm.embeddings import EmbeddingClient, pack
-from psibench.llm.ledger import Ledger
+from psibench.llm.limits import Budget
+from psibench.llm.sections import MILLION, Price
+from psibench.llm.usage import Usage
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.protocols import Role, StopCheck, TokenizedText
 from psibench.progress import Progress
@@ -41,17 +44,16 @@ SECONDS_PER_PART = 20.0
 """A part of the store is written after so many answers, or so long: ``kill -9`` loses no more."""
 
 
-@stage("embed_api", version=2)
+@stage("embed_api", version=3)
 def run_embed_api(job: Job) -> None:
     """Ask a service for the vectors of all domains of a language that the store lacks.
 
     Vectors are stored while they come: a job that is killed, stopped or out of budget asks only the
     rest when it runs again.
 
-    Inputs: ``corpora`` and ``queries``. Outputs: ``encodings`` (ENCODINGS), also the name under
-    which this job's spending is kept, and ``usage`` (EMBEDDING_USAGE). The config that the workflow
-    was started with says of the model what decides no vector, and is no parameter of the rule:
-    address, budget, patience.
+    Inputs: ``corpora`` and ``queries``. Outputs: ``encodings`` (ENCODINGS) and ``usage``
+    (EMBEDDING_USAGE). The config that the workflow was started with says of the model what decides
+    no vector, and is no parameter of the rule: address, budget, patience.
 
     Raises
     ------
@@ -67,10 +69,7 @@ def run_embed_api(job: Job) -> None:
     sources = list_sources(job)
     for source in sources:  # before anything is asked
         source.ids()
-    spending = str(job.outputs["encodings"])
-    service = EmbeddingService(
-        entry, model, store=job.value("store"), storage=storage, job=spending
-    )
+    service = EmbeddingService(entry, model, store=job.value("store"), storage=storage)
     with watched_stop() as stop:
         frames = [source.labelled(service.source(source, stop=stop)) for source in sources]
     service.finish()
@@ -79,9 +78,13 @@ def run_embed_api(job: Job) -> None:
         "params": retrieval_params(entry) | {"fingerprint": fingerprint},
         "revisions": service_revision(model, entry),
     }
-    job.write("encodings", pl.concat(frames), ENCODINGS, **record)
-    used = {"model": model} | service.ledger.spending()
-    frame = pl.DataFrame([used], EMBEDDING_USAGE.empty().schema)
+    encodings = pl.concat(frames)
+    job.write("encodings", encodings, ENCODINGS, **record)
+    distinct = encodings.unique("key")
+    n_tokens = int(distinct["n_tokens"].sum())
+    usd = None if entry.price is None else n_tokens * entry.price / MILLION
+    used = [(model, distinct.height, n_tokens, usd)]
+    frame = pl.DataFrame(used, EMBEDDING_USAGE.empty().schema, orient="row")
     job.write("usage", frame, EMBEDDING_USAGE, **record)
 
 
@@ -98,8 +101,8 @@ def service_revision(model: str, entry: EmbeddingApiModel) -> dict[str, str]:
 class EmbeddingService:
     """Asks a service for the vectors that its model's store lacks.
 
-    ``texts`` says what is sent of a text, ``vectors`` is the store, ``ledger`` what was spent under
-    the name ``job``.
+    ``texts`` says what is sent of a text, ``vectors`` is the store. What was paid for the vectors
+    in it counts as spent of the entry's budget.
     """
 
     def __init__(
@@ -109,15 +112,16 @@ class EmbeddingService:
         *,
         store: str | Path,
         storage: Storage,
-        job: str,
     ) -> None:
         self._entry, self._model = entry, model
         self.texts = load_api_texts(entry, model=model)
         folder = Path(store) / "embeddings" / model
         self.vectors = EmbeddingStore(folder, self.texts.fingerprint, storage=storage)
-        self.ledger = Ledger(
-            folder, job=job, usd_per_million=entry.price, limit_usd=entry.budget_usd
-        )
+        self._budget = Budget()
+        if entry.price is not None and entry.budget_usd is not None:
+            price = Price(input_usd=entry.price, output_usd=0.0, as_of=datetime.now(UTC).date())
+            spent_usd = price.cost(Usage(paid_tokens(folder)))
+            self._budget = Budget(entry.budget_usd, price, spent_usd=spent_usd)
         self._blank: dict[bytes, None] = {}
         self._dim: int | None = None
 
@@ -158,10 +162,7 @@ class EmbeddingService:
         title = f"asking {self._model}: {title}"
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
         if todo:  # with nothing to ask no key is needed
-            try:
-                asyncio.run(self._ask(todo, role, title=title, stop=stop))
-            finally:
-                self.ledger.sync()
+            asyncio.run(self._ask(todo, role, title=title, stop=stop))
         return items
 
     async def _ask(
@@ -174,22 +175,24 @@ class EmbeddingService:
             texts_per_request=entry.texts_per_request,
             tokens_per_request=entry.tokens_per_request,
         )
-        client = EmbeddingClient(entry, self._model, self.ledger, dim=self._dim)
-        answers: list[tuple[range, np.ndarray]] = []
+        client = EmbeddingClient(entry, self._model, self._budget, dim=self._dim)
+        answers: list[tuple[range, np.ndarray, int]] = []
         began = time.monotonic()
 
         def write() -> None:
             nonlocal began
-            places = [place for part, _ in answers for place in part]
-            vectors = [vector[None, :] for _, found in answers for vector in found]
+            places = [place for part, *_ in answers for place in part]
+            vectors = [vector[None, :] for _, found, _ in answers for vector in found]
+            paid = sum(n_paid for *_, n_paid in answers)
             if places:
-                self.vectors.add([keys[place] for place in places], vectors)
+                self.vectors.add([keys[place] for place in places], vectors, paid_tokens=paid)
             answers.clear()
             began = time.monotonic()
 
         async def embed(part: range) -> None:
             n_tokens = sum(counts[part.start : part.stop])
-            answers.append((part, await client.ask(sent[part.start : part.stop], role, n_tokens)))
+            vectors, n_paid = await client.ask(sent[part.start : part.stop], role, n_tokens)
+            answers.append((part, vectors, n_paid))
             is_late = time.monotonic() - began >= SECONDS_PER_PART
             if is_late or len(answers) >= REQUESTS_PER_PART:
                 write()
@@ -206,11 +209,10 @@ class EmbeddingService:
         self._dim = client.dim
 
     def finish(self) -> None:
-        """End the ledger, and store zeros, which are like nothing else, for texts services refuse.
+        """Store zeros, which are like nothing else, for texts services refuse.
 
         Raises InputError if the service has given no vector, whose dimensions they would have.
         """
-        self.ledger.close()
         if not self._blank:
             return
         if self._dim is None:

@@ -11,7 +11,7 @@ per text, and `n_vectors` says how many.
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +19,26 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from psibench.config.sections import Storage
 from psibench.errors import InputError
 from psibench.store.index import KEY, content_key
 from psibench.store.keyed import KeyedStore, Kind, Records, Scan
-from psibench.store.parts import PART, damaged_part, is_key, key_column, read_part, write_part
+from psibench.store.parts import (
+    PART,
+    damaged_part,
+    is_key,
+    key_column,
+    part_paths,
+    read_part,
+    write_part,
+)
 from psibench.store.vectors import Vectors, cuts, ragged_ranges
 from psibench.tables import read_provenance
 
 MARKER = "vectors_per_text"
+PAID = "paid_tokens"
 PART_BYTES = 32 * 1024 * 1024
 """Vectors in one part, so that a part can be read into memory."""
 READ_AHEAD = 2
@@ -59,6 +69,18 @@ def open_store(
     return EmbeddingStore(Path(store) / "embeddings" / model, fingerprint, storage=storage)
 
 
+def paid_tokens(root: str | Path) -> int:
+    """Sum the tokens that a service was paid for, over all vectors of a model below ``root``."""
+    total = 0
+    for path in (path for folder in Path(root).glob("*/") for path in part_paths(folder)):
+        try:
+            metadata = pq.read_schema(path).metadata or {}
+        except (OSError, pa.ArrowException) as error:
+            raise damaged_part(path, HOLDS, error) from error
+        total += int(metadata.get(PAID.encode(), 0))
+    return total
+
+
 class EmbeddingStore:
     """Vectors by text key for one model fingerprint.
 
@@ -86,13 +108,17 @@ class EmbeddingStore:
         found: list[int] = absent[np.sort(first)].tolist()
         return found
 
-    def add(self, keys: Sequence[bytes], vectors: Sequence[np.ndarray]) -> None:
+    def add(
+        self, keys: Sequence[bytes], vectors: Sequence[np.ndarray], *, paid_tokens: int = 0
+    ) -> None:
         """Write parts of bounded size, each whole or not at all.
 
         Parameters
         ----------
         vectors
             (n_vectors, dim) of each text; a text larger than a part makes one of its own.
+        paid_tokens
+            Tokens that a service was paid for; the first part says so (`paid_tokens`).
 
         Raises
         ------
@@ -104,11 +130,17 @@ class EmbeddingStore:
         for last, vector in enumerate(vectors):
             needed = vector.size * size
             if needed > room and last > first:
-                _write_part(self.folder, keys[first:last], vectors[first:last], self._storage)
-                first, room = last, PART_BYTES
+                self._write(keys[first:last], vectors[first:last], paid_tokens)
+                first, room, paid_tokens = last, PART_BYTES, 0
             room -= needed
         if first < len(keys):
-            _write_part(self.folder, keys[first:], vectors[first:], self._storage)
+            self._write(keys[first:], vectors[first:], paid_tokens)
+
+    def _write(
+        self, keys: Sequence[bytes], vectors: Sequence[np.ndarray], paid_tokens: int
+    ) -> None:
+        metadata = {PAID: str(paid_tokens)} if paid_tokens else {}
+        _write_part(self.folder, keys, vectors, self._storage, metadata)
 
     def count(self, keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
         """Count the vectors of texts, (n,) int64 in the order of ``keys``; none of them is read.
@@ -277,7 +309,11 @@ def _take(vectors: Vectors, rows: np.ndarray) -> np.ndarray:
 
 
 def _write_part(
-    folder: Path, keys: Sequence[bytes], vectors: Sequence[np.ndarray], storage: Storage
+    folder: Path,
+    keys: Sequence[bytes],
+    vectors: Sequence[np.ndarray],
+    storage: Storage,
+    metadata: Mapping[str, str],
 ) -> None:
     dim = max(1, *(v.shape[1] for v in vectors))
     flat = np.concatenate([v.reshape(-1) for v in vectors])
@@ -297,7 +333,7 @@ def _write_part(
             "values": pa.LargeListArray.from_arrays(offsets, lists, type=nested),
         }
     kind = "one" if len(columns) == 1 else "several"
-    write_part(folder, keys, columns, metadata={MARKER: kind, "dim": str(dim)})
+    write_part(folder, keys, columns, metadata={MARKER: kind, "dim": str(dim), **metadata})
 
 
 def _refuse(folder: Path, flat: np.ndarray, storage: Storage) -> None:

@@ -29,9 +29,9 @@ from psibench.llm.tasks import (
 )
 from psibench.tables.build_schemas import CANDIDATES, CONFIGURATIONS
 from psibench.tables.dropped import Dropped
-from psibench.text.alignment import sentence_spans
 from psibench.text.locate import QUOTE_AMBIGUOUS, locate_quote
 from psibench.text.segments import POSITIONS, equal_segments, split_equal
+from psibench.text.sentences import sentence_spans
 
 CHOOSE = "choose_configuration"
 GENERATE = "generate_positional_query"

@@ -140,10 +140,9 @@ class Connection:
                     if failure.verdict != "retry" or not n_left:
                         raise
                     continue
-                self.budget.finish(call, call.reported_usage, is_usable=True)
                 return found
             finally:
-                self.budget.finish(call, call.reported_usage)  # of no use, and billed perhaps
+                self.budget.finish(call, call.reported_usage)  # also of no use: it may be billed
         raise AssertionError("not reached")
 
     async def close(self) -> None:

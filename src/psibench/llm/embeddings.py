@@ -7,6 +7,7 @@ their own.
 
 import json
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
@@ -17,7 +18,7 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.connection import MOST_REPLY_BYTES, Connection, TryFailedError
-from psibench.llm.ledger import EmbeddingCall, Ledger
+from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 from psibench.models.protocols import Role
@@ -36,6 +37,8 @@ SPECIAL_TOKENS = 4
 """Of a text, at most: services may leave them out of what they count."""
 LEAST_COUNTED = 0.9
 """Share of our tokens: a service that counts fewer may have cut texts."""
+TOO_LARGE = ("http_400", "http_413", "http_422")
+"""Failures of a request that may have too many texts or tokens for the service."""
 MOST_PAUSE_S = 120.0
 """Between two tries, as the `openai` client bounds Retry-After."""
 
@@ -157,14 +160,14 @@ class EmbeddingClient(Connection):
     ----------
     model
         Id of the entry, for messages. The key is read from the environment here.
-    ledger
-        What requests use is noted there, and counted against its limit.
+    budget
+        What requests may cost.
     dim
         Dimensions that vectors have to have; None: as the first ones.
     """
 
     def __init__(
-        self, entry: EmbeddingApiModel, model: str, ledger: Ledger, *, dim: int | None = None
+        self, entry: EmbeddingApiModel, model: str, budget: Budget, *, dim: int | None = None
     ) -> None:
         from openai import Omit
 
@@ -180,17 +183,19 @@ class EmbeddingClient(Connection):
             address=entry.url,
             secret=Secret.from_environment(entry.key_env, key=f"key_env of model {model!r}"),
             headers={} if entry.key_env else {"Authorization": Omit()},
-            budget=ledger,
+            budget=budget,
             most_bytes=max(MOST_REPLY_BYTES, entry.texts_per_request * MOST_VECTOR_BYTES),
         )
         self.dim = dim
         self._entry, self._model = entry, model
         self._counts_fewer = False
+        self._per_token = 1.0  # tokens that the service counts, per token by our count, at most
 
-    async def ask(self, texts: Sequence[str], role: Role, n_tokens: int) -> np.ndarray:
-        """Return the vectors of texts that have so many tokens by our count.
+    async def ask(self, texts: Sequence[str], role: Role, n_tokens: int) -> tuple[np.ndarray, int]:
+        """Return the vectors of texts that have so many tokens by our count, and the tokens paid.
 
-        (n_texts, dim) float32 of unit length.
+        Vectors are (n_texts, dim) float32 of unit length. The tokens are the service's count, or
+        ours where the answer does not say.
 
         Raises
         ------
@@ -198,11 +203,13 @@ class EmbeddingClient(Connection):
             If the service gives none, or those of another model.
         """
         entry = self._entry
-        call = EmbeddingCall(Usage(n_tokens), n_texts=len(texts), n_tokens=n_tokens)
+        call = Call(Usage(math.ceil(n_tokens * self._per_token)))
 
-        def read(data: Any, _: float) -> np.ndarray:
+        def read(data: Any, _: float) -> tuple[np.ndarray, int]:
             counted = read_tokens(data, entry)
-            call.reported_usage = Usage(n_tokens if counted is None else counted)
+            paid = n_tokens if counted is None else counted
+            call.reported_usage = Usage(paid)
+            self._per_token = max(self._per_token, paid / max(1, n_tokens))
             vectors = read_vectors(data, entry, n_texts=len(texts))
             if self.dim not in (None, vectors.shape[1]):
                 raise InputError(
@@ -212,14 +219,22 @@ class EmbeddingClient(Connection):
                 )
             self.dim = vectors.shape[1]
             self._compare_counts(counted, n_tokens, len(texts))
-            return vectors
+            return vectors, paid
 
         try:
             return await self.post(entry.url, call, lambda: request_body(entry, texts, role), read)
         except TryFailedError as failure:
+            remedy = ""
+            if failure.reason in TOO_LARGE:
+                remedy = (
+                    f"The request has {len(texts)} texts and {n_tokens:,} tokens: if that is too "
+                    f"much, lower texts_per_request ({entry.texts_per_request}) or "
+                    f"tokens_per_request ({entry.tokens_per_request:,}) in the model's entry; if "
+                    f"one text is too long, max_tokens ({entry.max_tokens:,}). "
+                )
             raise InputError(
-                f"model {self._model!r}: no vectors from {entry.url}: {failure}. "
-                "What to do is in docs/embedding-apis.md; the key is that of key_env "
+                f"model {self._model!r}: no vectors from {entry.url}: {failure}. {remedy}"
+                "See docs/embedding-apis.md; the key is that of key_env "
                 f"{entry.key_env}. All vectors so far are stored; run again to go on."
             ) from None
 

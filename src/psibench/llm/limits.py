@@ -95,34 +95,24 @@ class Budget:
         BudgetReachedError
             If it could pass the budget even if what is under way costs nothing.
         """
-        while not self.begin(call):
+        while (reserved_usd := self.reserve(call.most)) is None:
             if not self.has_reservations:
                 raise self.reached()
             self._settled = self._settled or asyncio.Event()
             await self._settled.wait()
-        call.is_under_way, call.reported_usage = True, None
+        call.is_under_way, call.reserved_usd, call.reported_usage = True, reserved_usd, None
 
-    def finish(self, call: Call, used: Usage | None, *, is_usable: bool = False) -> None:
+    def finish(self, call: Call, used: Usage | None) -> None:
         """Replace what an HTTP request reserved by what it used, None: perhaps all it could.
 
-        Only the first call after an admission counts. ``is_usable``: its answer could be read.
+        Only the first call after an admission counts.
         """
         if call.is_under_way:
             call.is_under_way = False
-            self.end(call, used, is_usable=is_usable)
+            self.settle(call.reserved_usd, call.most if used is None else used)
             if self._settled is not None:
                 self._settled.set()
                 self._settled = None
-
-    def begin(self, call: Call) -> bool:
-        """Reserve the most that an HTTP request of a call can cost; False if it does not fit."""
-        reserved_usd = self.reserve(call.most)
-        call.reserved_usd = reserved_usd or 0.0
-        return reserved_usd is not None
-
-    def end(self, call: Call, used: Usage | None, *, is_usable: bool) -> None:  # noqa: ARG002
-        """Replace a call's reservation by its usage; None (unknown) counts as the reservation."""
-        self.settle(call.reserved_usd, call.most if used is None else used)
 
     def reached(self) -> BudgetReachedError:
         """Return the error that ends the run."""

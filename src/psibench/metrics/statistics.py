@@ -1,7 +1,7 @@
 """Stage ``statistics``: what a benchmark holds, and where in its documents the evidence is."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +10,6 @@ import polars as pl
 from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN, BucketScheme, assign, bucket_scheme
 from psibench.metrics.query_scores import EVIDENCE_LISTS, evidence_positions
 from psibench.models.counting import token_counter
-from psibench.tables.build_schemas import (
-    LOCATED_FROM,
-    LOCATED_SPAN,
-    RELOCATED_COLUMNS,
-    RELOCATION,
-    TRANSLATED_LENGTH,
-)
 from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
 from psibench.tables.spec import ALL
@@ -28,9 +21,6 @@ HISTOGRAM_BIN_CHARS = 50
 RELATIVE_BINS = 20
 QUERY_TYPE_PREFIX = "query_type:"
 START_PREFIX = "start:"
-CLOSE = 0.05
-"""The width of one of PosIR's twenty bins."""
-ROUNDING = 1e-12
 DOMAIN_STATISTICS = (
     "passage_tokens_min",
     "passage_tokens_q1",
@@ -40,7 +30,6 @@ DOMAIN_STATISTICS = (
     "share_of_queries",
     "query_chars_mean",
     "query_tokens_mean",
-    "share_located",
 )
 """What `domain_statistics` computes, apart from the counts of query types."""
 
@@ -85,8 +74,7 @@ def domain_statistics(
     """Compute what PosIR's Tables 1, 4 and 5 have beyond the counts, by the name of the statistic.
 
     Quartiles of token length are interpolated linearly; shares are of `n_documents` and
-    `n_queries`, those of all domains. ``share_located`` is the share of queries whose evidence was
-    found again in the translation; other corpora do not have it.
+    `n_queries`, those of all domains.
     """
     values: dict[str, float] = {}
     if corpus.height:
@@ -100,10 +88,6 @@ def domain_statistics(
         texts = queries.get_column("text")
         values["query_chars_mean"] = float(texts.str.len_chars().to_numpy().mean())
         values["query_tokens_mean"] = float(count_tokens(texts.to_list()).mean())
-        if LOCATED_SPAN in queries.columns:
-            values["share_located"] = (
-                1 - queries.get_column(LOCATED_SPAN).null_count() / queries.height
-            )
     return values
 
 
@@ -195,49 +179,6 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
     )
 
 
-def relocation_table(queries: Mapping[str, pl.DataFrame], *, language: str) -> pl.DataFrame:
-    """Compare where evidence is in the originals and in their translations: RELOCATION rows.
-
-    One row of each domain's QUERIES. The relative position of a span is min(middle, length) /
-    length, as in the evaluation. What was located is whole sentences; so its original is, too:
-    ``located_from_span``. A query whose evidence was not found counts in ``n_queries`` only.
-    """
-    rows: list[dict[str, str | int | float | None]] = []
-    for domain, asked in queries.items():
-        if not set(RELOCATED_COLUMNS) <= set(asked.columns):
-            continue
-        shift = position_shifts(asked).to_numpy()
-        n = len(shift)
-        rows.append(
-            {
-                "language": language,
-                "domain": domain,
-                "n_queries": asked.height,
-                "n_located": n,
-                "share_located": n / asked.height if asked.height else None,
-                "median_shift": float(np.median(shift)) if n else None,
-                "share_within_0.05": float((shift <= CLOSE + ROUNDING).mean()) if n else None,
-            }
-        )
-    return pl.DataFrame(rows, schema=RELOCATION.empty().schema, orient="row")
-
-
-def position_shifts(queries: pl.DataFrame) -> pl.Series:
-    """Return how far relative positions move, (n_located,): absolute, in [0, 1]."""
-    located = queries.filter(pl.col(LOCATED_SPAN).is_not_null())
-    original, found = (
-        _relative(pl.col(span).cast(pl.List(pl.Int64)), length)
-        for span, length in ((LOCATED_FROM, "pos_char_length"), (LOCATED_SPAN, TRANSLATED_LENGTH))
-    )
-    return located.select((original - found).abs()).to_series()
-
-
-def _relative(span: pl.Expr, length: str) -> pl.Expr:
-    middle = (span.list.get(0) + span.list.get(1)) / 2
-    size = pl.col(length).cast(pl.Float64)
-    return pl.min_horizontal(middle, size) / size
-
-
 TABLES = ("corpora", "queries", "qrels")
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 """Corpus (lengths only), queries and qrels of a domain."""
@@ -247,14 +188,13 @@ Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 def run_statistics(job: Job) -> None:
     """Write statistics and position histogram of every domain of every language of a benchmark.
 
-    Several domains are also pooled, as domain ``all``. No document's text is read. ``relocation``
-    has rows of the languages whose evidence was looked for again. ``places`` are the languages in
-    order: ``lang``, ``domains``, and their tables ``corpora``, ``queries`` and ``qrels``.
-    ``length_tokenizer`` counts the tokens of queries, as it did those of documents.
+    Several domains are also pooled, as domain ``all``. No document's text is read. ``places`` are
+    the languages in order: ``lang``, ``domains``, and their tables ``corpora``, ``queries`` and
+    ``qrels``. ``length_tokenizer`` counts the tokens of queries, as it did those of documents.
     """
     params = {name: job.value(name) for name in ("schemes", "length_tokenizer")}
     count_tokens = token_counter(params["length_tokenizer"])
-    found: dict[str, list[pl.DataFrame]] = {"statistics": [], "histogram": [], "relocation": []}
+    found: dict[str, list[pl.DataFrame]] = {"statistics": [], "histogram": []}
     for place in job.value("places"):
         language = place["lang"]
         tables = {name: place[name] for name in TABLES}
@@ -273,21 +213,14 @@ def run_statistics(job: Job) -> None:
             )
             found["statistics"].append(values.select(*named, pl.all()))
             found["histogram"].append(position_histogram(positions).select(*named, pl.all()))
-        asked = {name: group[1] for name, group in groups.items()}
-        found["relocation"].append(relocation_table(asked, language=language))
     read = [path for name in TABLES for path in job.paths(name)]
-    for name, spec in (
-        ("statistics", STATISTICS),
-        ("histogram", POSITION_HISTOGRAM),
-        ("relocation", RELOCATION),
-    ):
+    for name, spec in (("statistics", STATISTICS), ("histogram", POSITION_HISTOGRAM)):
         job.write(name, pl.concat(found[name]), spec, inputs=read, params=params)
 
 
 def _read(domain: DomainJob) -> Tables:
     lengths = domain.columns("corpora", CORPUS, ["_id", "word_count", "token_length"])
-    further = (*EVIDENCE_LISTS, *RELOCATED_COLUMNS)
-    asked = domain.columns("queries", QUERIES, QUERIES.column_names, optional=further)
+    asked = domain.columns("queries", QUERIES, QUERIES.column_names, optional=EVIDENCE_LISTS)
     return lengths.drop("_id"), asked, domain.read("qrels", QRELS).select("query-id")
 
 

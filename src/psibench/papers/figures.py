@@ -13,9 +13,7 @@ import polars as pl
 
 from psibench.config.files import read_yaml
 from psibench.config.paths import CONFIG_FOLDER
-from psibench.config.registry import load_registry
 from psibench.report.beside import PrintedTable, read_printed
-from psibench.report.views import PREFERRED_METRIC
 from psibench.tables.spec import ALL
 
 PUBLISHED = CONFIG_FOLDER / "published"
@@ -226,43 +224,3 @@ def _figure(
     parts += [SECTION_TEXTS[section]] if "section" in row else []
     whole = "crossed" if is_crossed and asked == EVERY else asked
     return shared | {"panel": ", ".join(parts), "n_published": n_queries[whole]}
-
-
-# --- as rows of a leaderboard
-
-
-def published_rows() -> pl.DataFrame:
-    """Return the papers' models as rows, without intervals and what rests on single queries.
-
-    Where a paper prints scores by position alone, mean and PSI are those of its buckets. What has
-    no PSI (BEIR) is left out, and Myopic's SQuAD-PosQ, which is PosQ's figure for figure. See
-    `psibench.report.leaderboard.all_rows`.
-    """
-    kinds = {name: entry.kind for name, entry in load_registry().items()}
-    is_twice = (pl.col("paper") == "Myopic") & (pl.col("data") == "squad_posq")
-    of = {q: pl.col("published").filter(quantity=q) for q in ("mean", "mean_of_buckets", "psi")}
-    buckets = pl.col("published").filter(quantity="bucket_mean")
-    trained = pl.format("{}, trained: {}", "model_name", "column")
-    key = ("data", "query_lang", "corpus_lang", "length_bucket", "buckets", "n_published")
-    return (
-        published_figures()
-        .filter(pl.col("data") != "", ~pl.col("data").str.starts_with("beir-"), ~is_twice)
-        .with_columns(
-            pl.col("query_lang", "corpus_lang").replace(EVERY, "mean over languages"),
-            model_name=pl.when(paper="Controlled").then(trained).otherwise("model_name"),
-            kind=pl.col("model").replace_strict(kinds, default="dense"),  # Controlled's, trained
-        )
-        .group_by(*key, "paper", "model_name", "kind", maintain_order=True)
-        .agg(
-            mean=pl.coalesce(of["mean"].first(), of["mean_of_buckets"].first(), buckets.mean()),
-            psi=pl.coalesce(of["psi"].first(), 1 - buckets.min() / buckets.max()),
-            tables=pl.col("table").unique(maintain_order=True).str.join(", "),
-        )
-        .with_columns(
-            benchmark=pl.col("data").replace(DATA_TEXTS),
-            metric=pl.lit(PREFERRED_METRIC),
-            source=pl.format("{}, {}", "paper", "tables"),
-            is_published=True,
-        )
-        .rename({"model_name": "model", "n_published": "n_asked"})
-    )

@@ -61,9 +61,7 @@ def data_section(plan: Plan, benchmark: str, lang: str) -> dict[str, Any] | None
         case "clean_translations":
             translate = planned.section.translate
             assert translate is not None
-            return translate.model_dump(mode="json", include={"relocate"}) | {
-                "outliers": translate.clean.model_dump(mode="json")["outliers"]
-            }
+            return translate.clean.model_dump(mode="json")["outliers"]
         case _:
             return None
 

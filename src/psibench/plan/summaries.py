@@ -167,17 +167,14 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
 def language_files(plan: Plan) -> list[dict[str, Any]]:
     """Return what is known of each benchmark's languages and domains, by sort.
 
-    A benchmark without any is left out. ``relocation``: of languages translated to;
-    ``similarity``: one per language read, of two or more domains, by the first model that encodes;
-    ``quality`` and ``agreement``: where translations are graded; ``translators``:
-    where several are compared.
+    A benchmark without any is left out. ``similarity``: one per language read, of two or more
+    domains, by the first model that encodes; ``quality`` and ``agreement``: where translations are
+    graded; ``translators``: where several are compared.
     """
     found = []
     for name, planned in plan.benchmarks.items():
         files: dict[str, Any] = {"benchmark": name}
         folder = f"results/{name}"
-        if planned.translated:
-            files["relocation"] = [f"{folder}/relocation.parquet"]
         compared = [
             f"{folder}/similarity/{model}/{lang}.parquet"
             for model, lang in plan.similarity_jobs(name)

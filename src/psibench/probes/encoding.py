@@ -73,9 +73,7 @@ class ProbeEncoder:
         self.encoder: Encoder | ApiTexts
         if isinstance(entry, EmbeddingApiModel):
             storage = settings.storage
-            self._service = EmbeddingService(
-                entry, model, store=store, storage=storage, job="probes"
-            )
+            self._service = EmbeddingService(entry, model, store=store, storage=storage)
             self.encoder, self.store = self._service.texts, self._service.vectors
             self.dtype = "float32"
             return

@@ -28,7 +28,7 @@ from psibench.probes.tables import (
 from psibench.probes.variants import Permuted, permuted
 from psibench.tables.job import Job
 from psibench.tables.spec import BOOL, FLOAT64, INT32, STRING, Column, TableSpec
-from psibench.text.alignment import sentence_spans
+from psibench.text.sentences import sentence_spans
 
 SENTENCE_WEIGHTS = TableSpec(
     "sentence_weights",

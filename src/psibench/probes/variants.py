@@ -2,7 +2,7 @@
 
 Every function takes a text and returns variants of it, each with its place and the altered part,
 or raises `UnfitError` with a reason: nothing is left out silently. Offsets are 0-based indices into
-the Python ``str``, ends exclusive. Sentences are those of `text.alignment.sentence_spans`: they end
+the Python ``str``, ends exclusive. Sentences are those of `text.sentences.sentence_spans`: they end
 at a mark or a line's end, in any script.
 
 A cut that no sentence end is near is made between words, and where a script has no blanks between
@@ -19,9 +19,9 @@ from math import ceil
 
 import regex
 
-from psibench.text.alignment import sentence_spans
 from psibench.text.lengths import TokenCounter
 from psibench.text.segments import equal_segments
+from psibench.text.sentences import sentence_spans
 
 Span = tuple[int, int]
 PARAGRAPH = "\n\n"

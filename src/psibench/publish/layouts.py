@@ -20,9 +20,9 @@ trec  `NAME/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `querie
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,6 @@ EVIDENCE = (
 )
 """Columns of queries that say where their evidence is, in the order they are written."""
 REMOVED_KEY = "identical_ids_removed"
-WHITE = r"\s"
-QUOTED = r'[\t\r\n"]'
 
 
 @dataclass(frozen=True)
@@ -259,98 +257,102 @@ def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     return frame.select("_id", "text", *chosen)
 
 
-# --- BEIR ------------------------------------------------------------------------------------
+# --- BEIR and TREC ---------------------------------------------------------------------------
+
+TextFile = tuple[str, Sequence[pl.Expr], Mapping[str, Any]]
+"""Path of a file in the folder of a corpus, its columns, and how `write_csv` writes it."""
+
+_ID, _TEXT, _GRADE = pl.col("_id"), pl.col("text"), pl.col("score")
+_QUERY_ID, _DOCUMENT_ID = pl.col("query-id"), pl.col("corpus-id")
+_QUERIES: TextFile = ("queries.jsonl", (_ID, _TEXT, pl.struct(EVIDENCE).alias("metadata")), {})
+_ONE_LINE = _TEXT.str.replace_all(r"\s+", " ").str.strip_chars()
+_SPACED = {"separator": " ", "include_header": False}
+_TABBED = {"separator": "\t", "include_header": False}
+
+PAIR_IDS = ("query-id", "corpus-id")
+TEXT_FILES: Mapping[str, Mapping[str, TextFile]] = {
+    "beir": {
+        # BEIR's models put the title before the text
+        "corpus": ("corpus.jsonl", (_ID, pl.lit("").alias("title"), _TEXT), {}),
+        "queries": _QUERIES,
+        "qrels": ("qrels/test.tsv", (_QUERY_ID, _DOCUMENT_ID, _GRADE), {"separator": "\t"}),
+    },
+    "trec": {
+        "corpus": ("corpus.jsonl", (_ID.alias("docno"), _TEXT), {}),
+        "topics": ("topics.tsv", (_ID, _ONE_LINE), _TABBED),
+        "queries": _QUERIES,
+        "qrels": ("qrels.trec", (_QUERY_ID, pl.lit("0"), _DOCUMENT_ID, _GRADE), _SPACED),
+        "run": (
+            "runs/{model}.trec",
+            # the score as its shortest text, which reads back as the same number
+            (
+                _QUERY_ID,
+                pl.lit("Q0"),
+                _DOCUMENT_ID,
+                pl.col("rank"),
+                _GRADE.cast(pl.String),
+                pl.col("tag"),
+            ),
+            _SPACED,
+        ),
+    },
+}
+"""Layout -> table -> its file."""
+ODD_IDS = {"beir": (r'[\t\r\n"]', "tabs, quotes or line ends"), "trec": (r"\s", "white space")}
+"""Layout -> pattern of ids that its files cannot hold, and what these have in them."""
 
 
-def write_beir(export: Export) -> list[Written]:
-    """Write JSON Lines and tab-separated qrels, a folder for each corpus and pair."""
-    written = []
-    for one in export.datasets:
-        written.append(_write_corpus(export, one, "_id"))
-        for subset in export.subsets(one):
-            name, qrels = subset.name, subset.qrels
-            _refuse_ids(qrels, QUOTED, "tabs, quotes or line ends", "beir", name)
-            written.append(_write_queries(export, subset))
-            written.append(_write(export, name, "qrels", qrels, "qrels/test.tsv", separator="\t"))
-    return written
-
-
-def _write_corpus(export: Export, dataset: Dataset, id_name: str) -> Written:
-    """Write documents as JSON Lines; BEIR's models put a title before the text: it is empty."""
-    title = [pl.lit("").alias("title")] if id_name == "_id" else []
-    frame = dataset.read("corpus").select(pl.col("_id").alias(id_name), *title, "text")
-    return _write(export, export.name(dataset), "corpus", frame, "corpus.jsonl")
-
-
-def _write_queries(export: Export, subset: Subset) -> Written:
-    """Write queries as JSON Lines, their evidence in `metadata`."""
-    frame = subset.queries.select("_id", "text", metadata=pl.struct(EVIDENCE))
-    return _write(export, subset.name, "queries", frame, "queries.jsonl")
-
-
-def _refuse_ids(frame: pl.DataFrame, pattern: str, found: str, layout: str, where: str) -> None:
-    """Refuse ids that the files of a layout cannot hold."""
-    for name in ("query-id", "corpus-id"):
-        ids = frame.get_column(name)
-        odd = ids.filter(ids.str.contains(pattern) | (ids.str.len_bytes() == 0)).unique()
-        if len(odd):
-            raise InputError(
-                f"{where}: ids with {found} have no place in the layout {layout}: "
-                f"{name_some(odd)}; build the benchmark with other ids, or take --layout mteb"
-            )
-
-
-# --- TREC ------------------------------------------------------------------------------------
-
-
-def write_trec(export: Export) -> list[Written]:
-    """Write topics, qrels, documents and the runs that there are, in the files of TREC."""
+def write_text_files(export: Export, layout: str) -> list[Written]:
+    """Write the files that `TEXT_FILES` describes, a folder for each corpus and pair."""
     written: list[Written] = []
     for one in export.datasets:
-        written.append(_write_corpus(export, one, "docno"))
+        corpus = {"corpus": one.read("corpus")}
+        written += _write_tables(export, layout, export.name(one), corpus)
         for subset in export.subsets(one):
-            _refuse_ids(subset.qrels, WHITE, "white space", "trec", subset.name)
-            written += _write_topics(export, subset)
-            written += [
-                _write_run(export, subset, run)
-                for run in export.runs
-                if (run.query_language, run.corpus_language) == (subset.language, one.language)
-            ]
+            asked = subset.queries
+            tables = {"topics": asked, "queries": asked, "qrels": subset.qrels}
+            written += _write_tables(export, layout, subset.name, tables)
+            for run in export.runs if "run" in TEXT_FILES[layout] else ():
+                if (run.query_language, run.corpus_language) == (subset.language, one.language):
+                    rows = {"run": _run_rows(run, asked)}
+                    written += _write_tables(export, layout, subset.name, rows, model=run.model)
     return written
 
 
-def _write_topics(export: Export, subset: Subset) -> list[Written]:
-    """Write topics (query id, tab, text in one line), qrels and the queries with their evidence."""
-    one_line = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
-    topics = subset.queries.select(qid="_id", query=one_line)
-    qrels = subset.qrels.select("query-id", pl.lit("0").alias("iteration"), "corpus-id", "score")
-    files = (("topics", "topics.tsv", topics, "\t"), ("qrels", "qrels.trec", qrels, " "))
-    written = [
-        _write(export, subset.name, table, frame, file, separator=separator, include_header=False)
-        for table, file, frame, separator in files
-    ]
-    return [*written, _write_queries(export, subset)]
+def _write_tables(
+    export: Export, layout: str, name: str, tables: Mapping[str, pl.DataFrame], *, model: str = ""
+) -> Iterator[Written]:
+    """Write those of some tables that the layout has; InputError if it cannot hold an id."""
+    pattern, found = ODD_IDS[layout]
+    for table, (file, columns, csv) in TEXT_FILES[layout].items():
+        if table not in tables:
+            continue
+        frame = tables[table]
+        for ids in (frame[column] for column in PAIR_IDS if column in frame.columns):
+            odd = ids.filter(ids.str.contains(pattern) | (ids.str.len_bytes() == 0)).unique()
+            if len(odd):
+                raise InputError(
+                    f"{name}: ids with {found} have no place in the layout {layout}: "
+                    f"{name_some(odd)}; build the benchmark with other ids, or take --layout mteb"
+                )
+        path = file.format(model=model)
+        yield _write(export, name, table, frame.select(columns), path, **csv)
 
 
-def _write_run(export: Export, subset: Subset, run: Run) -> Written:
-    """Write a run of the subset's queries: the tag is the model's id."""
-    asked = subset.queries.select(query_id="_id")
+def _run_rows(run: Run, queries: pl.DataFrame) -> pl.DataFrame:
+    """Read the rows of a run for some queries, with ids named as in qrels and the model as tag."""
+    asked = queries.select(query_id="_id")
     rows = read_table(run.path, RUN).join(asked, on="query_id", how="semi", maintain_order="left")
     if rows.select("query_id", "rank").is_duplicated().any():
         raise InputError(
             f"{run.path}: a query id occurs in two domains; ids must differ between them"
         )
-    pairs = rows.select(pl.col("query_id").alias("query-id"), pl.col("doc_id").alias("corpus-id"))
-    _refuse_ids(pairs, WHITE, "white space", "trec", subset.name)
-    columns = ("query_id", pl.lit("Q0").alias("Q0"), "doc_id", "rank")
-    frame = rows.select(*columns, pl.col("score").cast(pl.String), tag=pl.lit(run.model))
-    file = f"runs/{run.model}.trec"
-    return _write(export, subset.name, "run", frame, file, separator=" ", include_header=False)
+    named = rows.rename({"query_id": "query-id", "doc_id": "corpus-id"})
+    return named.with_columns(tag=pl.lit(run.model))
 
 
 LAYOUTS: dict[str, Callable[[Export], list[Written]]] = {
     "posir": write_posir,
     "mteb": write_mteb,
-    "beir": write_beir,
-    "trec": write_trec,
+    **{name: partial(write_text_files, layout=name) for name in TEXT_FILES},
 }

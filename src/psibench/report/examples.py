@@ -7,15 +7,14 @@ from typing import Any
 
 from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
 from psibench.report.wording import count, cut
-from psibench.tables.build_schemas import LOCATED_SPAN, TRANSLATED_LENGTH
+from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.job import DomainJob, Job
 from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang
 
 N_EXAMPLES = 3
-WHY_NOT = "not_located"
-EXTRA_COLUMNS = (TRANSLATED_LENGTH, LOCATED_SPAN, WHY_NOT, SEVERAL_SPANS, PAGE)
-"""Columns that an example tells of, of translated queries, several spans and files with pages."""
+EXTRA_COLUMNS = (TRANSLATED_LENGTH, SEVERAL_SPANS, PAGE)
+"""Columns that only translated queries, several spans and files with pages have."""
 CONTEXT, LONGEST = 200, 500
 """Characters shown before and after the evidence, and of it: of longer one its two ends."""
 
@@ -67,16 +66,14 @@ def example(row: Mapping[str, Any], text: str, *, domain: str) -> Example:
     """
     is_original = row.get(TRANSLATED_LENGTH) is None and row["pos_char_length"] == len(text)
     spans: Any = [row["pos_char_span"]] if row["pos_char_span"] else row.get(SEVERAL_SPANS) or []
-    marked = (spans[0] if spans else None) if is_original else row.get(LOCATED_SPAN)
+    marked = spans[0] if spans and is_original else None
     start, end = marked or (0, 0)
     if marked:
         fact = f"characters {count(start)} to {count(end)} of {count(len(text))}"
         fact += f", page {row[PAGE]}" if row.get(PAGE) else ""
         fact += f", the first of {len(spans)} spans" if len(spans) > 1 else ""
-        if not is_original:
-            fact += ", found again in the translation"
     elif spans:
-        fact = f"not located in this text ({row.get(WHY_NOT) or 'of the original'})"
+        fact = "marked in the original only"
     else:
         fact = f"known by class, {row['target_position']}"
     about = {"domain": domain, "query_id": row["_id"], "query": row["text"]}

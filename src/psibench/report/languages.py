@@ -23,7 +23,6 @@ from psibench.report.tables import (
 from psibench.report.views import PAIR, BenchmarkInfo, leading_rows
 from psibench.report.wording import STATISTIC_TEXTS, count, percent
 from psibench.tables.build_schemas import (
-    RELOCATION,
     TRANSLATION_AGREEMENT,
     TRANSLATION_QUALITY,
     TRANSLATOR_QUALITY,
@@ -34,7 +33,6 @@ from psibench.tables.spec import ALL, TableSpec
 from psibench.translate.quality import DIMENSIONS, OVERALL
 
 LANGUAGE_SPECS: Mapping[str, TableSpec] = {
-    "relocation": RELOCATION,
     "similarity": DOMAIN_SIMILARITY,
     "quality": TRANSLATION_QUALITY,
     "agreement": TRANSLATION_AGREEMENT,
@@ -97,8 +95,6 @@ def language_blocks(
         )
         blocks += _heat_map("Length beside the first language", ratios, caption, is_folded=True)
     blocks += _query_type_table(mine, whole, beside_panel(references, "query types", info.recipe))
-    if "relocation" in tables and tables["relocation"].height:
-        blocks.append(_relocation_table(tables["relocation"]))
     if "similarity" in tables:
         figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id))
         blocks += [replace(one, is_folded=place > 0) for place, one in enumerate(figures)]
@@ -201,25 +197,6 @@ def _query_type_table(
     forms = {name: partial(percent, decimals=2) for name in shown if not name.endswith("queries")}
     title = "What queries ask"
     return [table_of(title, rows, shown, forms=forms, n_names=1)]
-
-
-def _relocation_table(relocation: pl.DataFrame) -> Table:
-    """Return how often and how far from its place evidence was found again, by language.
-
-    Of a language with pooled domains only these are shown.
-    """
-    is_of_all = pl.col("domain") == ALL
-    rows = relocation.filter(is_of_all | ~is_of_all.any().over("language"))
-    shown: Columns = {
-        "language": "language",
-        "queries": "n_queries",
-        "found": "n_located",
-        "share": "share_located",
-        "median shift": "median_shift",
-        "shift ≤ 0.05": "share_within_0.05",
-    }
-    forms: dict[str, Form] = dict.fromkeys(("share", "shift ≤ 0.05"), percent)
-    return table_of("Does position survive translation?", rows, shown, forms=forms, n_names=1)
 
 
 def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:

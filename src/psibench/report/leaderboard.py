@@ -1,8 +1,7 @@
 """Many runs on one page: a table per benchmark, language pair and length, a row per model.
 
 One table has the systems that were asked the same number of queries of one benchmark, by one
-metric and bucket scheme: means of others do not compare. Figures of the papers have tables of their
-own.
+metric and bucket scheme: means of others do not compare.
 """
 
 import os
@@ -21,7 +20,7 @@ from psibench.report.scores import PSI_FORMS, word_chip
 from psibench.report.tables import Columns, Table, chip, render_page, table_of
 from psibench.report.verdict import WORDS, finding_of, has_flag, is_beyond, shown_psis, word_of
 from psibench.report.views import PAIR, headline_metric, simulation_note
-from psibench.report.wording import MISSING, SCHEME_TEXTS
+from psibench.report.wording import SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
 from psibench.tables.io import read_any_table
 from psibench.tables.provenance import now
@@ -31,7 +30,7 @@ from psibench.tables.spec import ALL
 REPORT = "report.html"
 LENGTH_TEXTS = {ALL: "all lengths"}
 ASKED = ("benchmark", "pair", "length_bucket", "metric", "buckets", "n_asked")
-"""What the systems of a table share; n_asked: queries of the pair, null where not known."""
+"""What the systems of a table share; n_asked: queries of the pair."""
 FIGURES = {
     "Source": "source",
     "Mean": "mean",
@@ -85,7 +84,6 @@ class Run:
         return pl.DataFrame(found, schema={**shown.schema, "word": pl.String}).with_columns(
             n_asked=pl.col("n_queries").max().over(pair),
             source=pl.lit(self.name),
-            is_published=False,
         )
 
 
@@ -103,23 +101,21 @@ def runs_of(folders: Sequence[Path]) -> list[Run]:
             )
         if paths.count(path) > 1:
             raise InputError(f"{folder} is given twice; name each run once")
-    whole = os.path.commonpath([path.parent for path in paths]) if paths else ""
+    whole = os.path.commonpath([path.parent for path in paths])
     names = [path.relative_to(whole).as_posix() for path in paths]
     return [Run(*one) for one in zip(folders, names, strict=True)]
 
 
-def all_rows(runs: Sequence[Run], *, more: pl.DataFrame | None = None) -> pl.DataFrame:
+def all_rows(runs: Sequence[Run]) -> pl.DataFrame:
     """Return the rows of a page in its order: benchmark, language pair, length, highest mean.
 
-    Beside the columns of PSI_TABLE and `ASKED`: source, word, is_published, and is_twice where
-    several runs have a row of a model in one table. ``more``: rows of no run, in the same columns
-    as far as they have values; is_published is true.
+    Beside the columns of PSI_TABLE and `ASKED`: source, word, and is_twice where several runs have
+    a row of a model in one table.
     """
-    found = [run.rows() for run in runs] + ([] if more is None else [more])
-    empty = PSI_TABLE.empty().with_columns(word=pl.lit(None, pl.String))
-    rows = pl.concat([empty, *found], how="diagonal_relaxed").with_row_index("place")
+    found = [run.rows() for run in runs]
+    rows = pl.concat(found, how="diagonal_relaxed").with_row_index("place")
     pair = PAIR.replace("und", "no language named").alias("pair")
-    is_twice = ~pl.col("is_published") & (pl.len().over(*ASKED, "model", "is_published") > 1)
+    is_twice = pl.len().over(*ASKED, "model") > 1
     n_asked, is_crossed = pl.col("n_asked"), pl.col("query_lang") != pl.col("corpus_lang")
     order = [
         pl.col("place").min().over("benchmark"),
@@ -141,7 +137,7 @@ def all_rows(runs: Sequence[Run], *, more: pl.DataFrame | None = None) -> pl.Dat
 
 def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
     """Return the table of rows that share `ASKED`; ``folder`` is where the page will lie."""
-    has_words, is_of_one = rows["word"].count() > 0, rows["source"].n_unique() == 1
+    is_of_one = rows["source"].n_unique() == 1
     columns: Columns = {
         heading: shown_psis(rows, name) if f"{name}_low" in rows.columns else name
         for heading, name in FIGURES.items()
@@ -156,24 +152,21 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
             address = quote(Path(os.path.relpath(page, folder)).as_posix())
             shown = Markup('<a href="{}">{}</a>').format(address, shown)
         chips = [chip(row["kind"])]
-        if row["is_published"]:
-            chips.append(chip("published", "", row["source"]))
-        elif has_flag(row, "few_clusters"):
+        if has_flag(row, "few_clusters"):
             chips.append(chip("few clusters", "", FLAGS["few_clusters"]))
         shown = Markup(" ").join([shown, *chips])
-        word = word_chip(row["word"]) if row["word"] else MISSING
+        word = word_chip(row["word"])
         if row["word"] in ("sensitive", "truncation") and finding_of(row) == "none":
             word += Markup(" ") + chip("against the control", "", BY_CONTROL)
         elif row["word"] == "sensitive" and not is_beyond(row):
             word += Markup(" ") + chip("on the evidence given", "", BY_VISIBLE)
-        cells.append((shown, *others, *[word] * has_words))
-    header = ("Model", *figures.header, *["Word"] * has_words)
+        cells.append((shown, *others, word))
+    header = ("Model", *figures.header, "Word")
     return replace(
         figures,
         header=header,
         rows=tuple(cells),
         prose=[place for place, name in enumerate(header) if name in ("Source", "Word")],
-        css="" if has_words else "compact",
     )
 
 
@@ -186,9 +179,9 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         tables = of_benchmark.setdefault(row["benchmark"], [])
         pair, length = row["pair"], row["length_bucket"]
         is_leading = length == ALL and (not tables or pair == tables[0]["pair"])
-        n_queries = row["n_queries"] or (row["n_asked"] if length == ALL else None)
-        is_of_one = group["source"].n_unique() == 1 and (len(runs) > 1 or row["is_published"])
-        about = {"pair": pair, "length": length, "is_leading": is_leading, "n_queries": n_queries}
+        is_of_one = group["source"].n_unique() == 1 and len(runs) > 1
+        about = {"pair": pair, "length": length, "is_leading": is_leading}
+        about |= {"n_queries": row["n_queries"]}
         about |= {"metric": row["metric"], "buckets": row["buckets"], "n_models": group.height}
         about |= {"source": row["source"] if is_of_one else ""}
         tables.append(about | {"table": _table(group, by_name, folder)})
@@ -212,7 +205,6 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         notes=notes,
         simulated={name for names in notes.values() for name in names},
         runs=list(records),
-        has_published=bool(rows["is_published"].any()),
         length_texts=LENGTH_TEXTS,
         scheme_texts=SCHEME_TEXTS,
         words=WORDS,

@@ -52,26 +52,25 @@ def table_of(
     columns: Columns | None = None,
     *,
     forms: Mapping[str, Form] | None = None,
-    gap: str = "\n",
     **more: Any,
 ) -> Table:
     """Return a table of a frame: heading -> its column, else all columns; ``more``: as of `Table`.
 
     A heading ``group|heading`` stands under that group. Numbers are written by their type, whole
     ones with separators, others with three decimals, unless ``forms`` has one for the column;
-    `with_ends` with the interval, and a struct of a count and its ``share`` with that, behind
-    ``gap``; nulls as a dash.
+    `with_ends` with the interval, and a struct of a count and its ``share`` with that, on a second
+    line; nulls as a dash.
     """
     written = forms or {}
 
     def cell(value: Any, form: Form | None) -> str:
         if isinstance(value, dict) and "share" in value:
             n, share = value.values()
-            text = "" if share is None else f"{gap}{percent(share, 2)}"
+            text = "" if share is None else f"\n{percent(share, 2)}"
             return MISSING if n is None else f"{count(n)}{text}"
         if isinstance(value, dict):
             figure, low, high = value.values()
-            return estimate(figure, low, high, shown=form or number, separator=gap)
+            return estimate(figure, low, high, shown=form or number, separator="\n")
         if value is None or isinstance(value, str):
             return MISSING if value is None else value
         return (form or (count if isinstance(value, int) else number))(value)

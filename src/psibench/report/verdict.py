@@ -117,9 +117,9 @@ def shown_psi(row: Row, name: str = "psi_same", *, separator: str = " ") -> str:
     return f"{number(row[name])}{separator}[{start}, {number(high)}]"
 
 
-def shown_psis(rows: pl.DataFrame, name: str, *, separator: str = "\n") -> pl.Series:
+def shown_psis(rows: pl.DataFrame, name: str) -> pl.Series:
     """Return `shown_psi` of each row, for `psibench.report.tables.table_of`."""
-    texts = [shown_psi(row, name, separator=separator) for row in rows.iter_rows(named=True)]
+    texts = [shown_psi(row, name, separator="\n") for row in rows.iter_rows(named=True)]
     return pl.Series(texts, dtype=pl.String)
 
 

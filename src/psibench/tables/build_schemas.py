@@ -168,11 +168,8 @@ VERDICTS = TableSpec(
 
 DOC_TEXT = "the document; of a query, its positive"
 KIND_TEXT = "document or query"
-LOCATED_SPAN, LOCATED_FROM = "located_char_span", "located_from_span"
 TRANSLATED_LENGTH = "pos_translated_char_length"
 """Characters in the translated positive."""
-RELOCATED_COLUMNS = (LOCATED_SPAN, TRANSLATED_LENGTH, LOCATED_FROM)
-"""What is read of translated queries."""
 GRADE_TEXT = "1 (poor) to 5 (flawless); null without a usable reply"
 
 TEXT_PARTS = TableSpec(
@@ -305,24 +302,4 @@ TRANSLATION_AGREEMENT = TableSpec(
         Column("mean_llm", FLOAT64, "mean of the language model's grades of the pairs", True),
     ),
     key=("language", "dimension"),
-)
-
-RELOCATION = TableSpec(
-    "relocation",
-    (
-        Column("language", STRING, "language translated to"),
-        Column("domain", STRING, "domain, or all"),
-        Column("n_queries", INT64, "queries"),
-        Column("n_located", INT64, "queries whose evidence was found in the translation"),
-        Column("share_located", FLOAT64, "share of queries", True),
-        Column(
-            "median_shift",
-            FLOAT64,
-            "median of |relative position in the original - in the translation|, located ones; "
-            "of the whole sentences in both",
-            True,
-        ),
-        Column("share_within_0.05", FLOAT64, "share of located ones that moved at most 0.05", True),
-    ),
-    key=("language", "domain"),
 )

@@ -114,17 +114,9 @@ EMBEDDING_USAGE = TableSpec(
     "embedding_usage",
     (
         Column("model", STRING, "model id"),
-        Column("requests", INT64, "HTTP requests that brought vectors"),
-        Column("texts", INT64, "texts of these requests"),
-        Column(
-            "tokens",
-            INT64,
-            "tokens as the service counted them, else by our count; of requests that may have "
-            "been billed for nothing, at the most",
-        ),
-        Column("retries", INT64, "HTTP requests that brought nothing"),
-        Column("usd", FLOAT64, "cost in US dollars at the price then; null without a price", True),
-        Column("seconds", FLOAT64, "time that requests took, those at once added up"),
+        Column("texts", INT64, "distinct texts of the encodings, whichever job sent them"),
+        Column("tokens", INT64, "their tokens, counted by the entry's tokenizer"),
+        Column("usd", FLOAT64, "their cost in US dollars; null without a price", True),
     ),
     key=("model",),
 )
@@ -185,8 +177,9 @@ QUERY_SCORES = TableSpec(
         Column(
             "visible",
             FLOAT64,
-            "share of the evidence inside the model's input, in [0, 1]; null where it is known by "
-            "class alone and the positive was not read whole",
+            "share of the evidence inside the model's input, in [0, 1], in a translation at the "
+            "original's relative span; null where it is known by class alone and the positive was "
+            "not read whole",
             True,
         ),
         Column(

@@ -1,1 +1,1 @@
-"""Benchmarks in further languages: translated, cleaned, evidence found again, quality graded."""
+"""Benchmarks in further languages: translated, cleaned, quality graded."""

@@ -50,7 +50,6 @@ from psibench.translate.refusals import (
     read_refusals,
     refused,
 )
-from psibench.translate.relocate import relocated
 from psibench.translate.translate import Clean, join_items, pieces_of
 
 PREFIXES = CLEANING / "prefixes.yaml"
@@ -373,10 +372,8 @@ def run_clean_translations(job: Job) -> None:
     a usable verdict leaves, too (`refused` says why).
 
     Inputs: ``source_corpus``, ``source_queries``, ``source_qrels``, ``translated``, and
-    ``verdicts``, where suspects were looked for. The ``section`` has ``outliers``, which lengths
-    are kept (null: every one), and ``relocate``, whether evidence is found again in the
-    translation.
-    Outputs: corpus, queries, qrels, dropped, flow.
+    ``verdicts``, where suspects were looked for. The ``section`` says which lengths are kept (null:
+    every one). Outputs: corpus, queries, qrels, dropped, flow.
 
     Raises
     ------
@@ -385,17 +382,13 @@ def run_clean_translations(job: Job) -> None:
     """
     from psibench.models.counting import token_counter
 
-    section, length_tokenizer = job.value("section"), job.value("length_tokenizer", str)
-    outliers = section["outliers"] and Outliers.model_validate(section["outliers"])
-    relocate = section["relocate"]
+    outliers = job.section(Outliers | None)
+    length_tokenizer = job.value("length_tokenizer", str)
     count_tokens = token_counter(length_tokenizer)
     run_filter(
         job,
-        lambda domain: clean_domain(
-            domain, outliers=outliers, relocate=relocate, count_tokens=count_tokens
-        ),
+        lambda domain: clean_domain(domain, outliers=outliers, count_tokens=count_tokens),
         params={
-            "relocate": relocate,
             "outliers": outliers and outliers.model_dump(mode="json"),
             "length_tokenizer": length_tokenizer,
         },
@@ -403,7 +396,7 @@ def run_clean_translations(job: Job) -> None:
 
 
 def clean_domain(
-    domain: DomainJob, *, outliers: Outliers | None, relocate: bool, count_tokens: TokenCounter
+    domain: DomainJob, *, outliers: Outliers | None, count_tokens: TokenCounter
 ) -> Filtered:
     """Remove refusals and unusual lengths from a domain's translations."""
     originals = domain.read("source_corpus", CORPUS)
@@ -428,8 +421,6 @@ def clean_domain(
     of_documents, of_queries = (rule.decisions for rule in rules.values())
     kept = kept_items(documents, of_documents)
     made = _translated_queries(kept_items(questions, of_queries), items, kept)
-    if relocate:
-        made = relocated(made, originals, kept)
     left_qrels = kept_items(qrels, of_queries, key="query-id")
     tables = {
         "corpus": (kept, CORPUS),

@@ -28,9 +28,6 @@ class Translate(LlmTaskSection):
     """Jobs that a language's translation is cut into, shared by its parts; null: as the benchmark's
     other tasks."""
     clean: Cleaning = Cleaning()
-    relocate: bool = False
-    """Find the evidence again in the translation: the sentences that align with its own by their
-    lengths."""
     quality: Quality | None = None
     models: Annotated[list[Id], AfterValidator(refuse_repeats)] | None = None
     """Those of the models evaluated on translations; null: all."""
