@@ -14,7 +14,8 @@ import polars as pl
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path in the target's folder; on success fsync it and rename it.
 
-    The folder is made if missing. After an exception nothing is left and the old file stays.
+    The folder is made if missing. After an exception the temporary file is removed and the old
+    file stays.
 
     Raises
     ------
@@ -29,7 +30,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         temporary.replace(target)
-    except (OSError, pl.exceptions.ComputeError) as error:  # polars raises its own
+    except (OSError, pl.exceptions.ComputeError) as error:  # polars does not raise OSError
         if is_full(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target)) from error
         if isinstance(error, OSError):
@@ -40,7 +41,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def is_full(error: BaseException) -> bool:
-    """Say whether a disk is full, or a quota used up; libraries say so in their messages."""
+    """Return whether an error means a full disk or quota; libraries have it only in the message."""
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return True
     texts = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
@@ -53,7 +54,7 @@ def write_whole(handle: int, data: bytes, path: Path) -> None:
     Raises
     ------
     OSError
-        If some cannot be written, with ``path`` as its `filename`.
+        If not all bytes can be written, with ``path`` as its `filename`.
     """
     written = 0
     try:

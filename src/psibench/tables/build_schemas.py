@@ -1,4 +1,4 @@
-"""Declared tables between a source and a benchmark (results/*/build), and about translations.
+"""Schemas of the tables between a source and a benchmark (results/*/build), and of translations.
 
 Part ids are ``d:DOCUMENT:NUMBER`` for documents and ``q:QUERY:0`` for queries.
 """
@@ -22,13 +22,13 @@ SAMPLING = TableSpec(
     "sampling",
     (
         Column("bin", STRING, "length bin, or outside"),
-        Column("unit", STRING, "what length counts: chars, words or tokens"),
+        Column("unit", STRING, "unit of length: chars, words or tokens"),
         Column("low", INT32, "lower border; null for outside", True),
         Column("high", INT32, "upper border; null for outside", True),
         Column("n_seen", INT64, "documents of this length in the source"),
-        Column("n_wanted", INT64, "documents asked for; null for all of them", True),
+        Column("n_wanted", INT64, "documents wanted; null for all", True),
         Column("n_sampled", INT64, "documents drawn"),
-        Column("n_duplicates", INT64, "documents left out because they repeat one drawn before"),
+        Column("n_duplicates", INT64, "documents left out because they repeat an earlier one"),
     ),
     key=("bin",),
 )
@@ -44,19 +44,19 @@ PERSONA_CANDIDATES = TableSpec(
 OUTCOMES = TableSpec(
     "outcomes",
     (
-        Column("item_id", STRING, "what was asked about"),
-        Column("doc_id", STRING, "its document"),
+        Column("item_id", STRING, "id of the item in the request"),
+        Column("doc_id", STRING, "document of the item"),
         Column("target_position", STRING, POSITION_TEXT, True),
         Column("status", STRING, "ok, malformed, refused, truncated, filtered or failed"),
-        Column("reason", STRING, "why there is no value; empty if ok"),
+        Column("reason", STRING, "reason without a value; empty if ok"),
         Column("value", STRING, "the reply as JSON; null unless ok", True),
         Column("reply", STRING, "the raw reply; null if ok", True),
         Column("key", STRING, "address of the last request's answer in the store"),
-        Column("model", STRING, "model as the server names it; empty without a reply"),
-        Column("n_replies", INT32, "replies received for this item, re-asks included"),
-        Column("input_tokens", INT64, "tokens of all these replies' requests"),
-        Column("cached_input_tokens", INT64, "of them, read from the server's cache"),
-        Column("output_tokens", INT64, "tokens of all these replies"),
+        Column("model", STRING, "model name in the server's reply; empty without a reply"),
+        Column("n_replies", INT32, "replies for this item, repeated requests included"),
+        Column("input_tokens", INT64, "input tokens of all requests for this item"),
+        Column("cached_input_tokens", INT64, "input tokens that the server read from its cache"),
+        Column("output_tokens", INT64, "output tokens of all replies for this item"),
     ),
     key=("item_id",),
 )
@@ -65,8 +65,8 @@ FLOW = TableSpec(
     "flow",
     (
         Column("stage", STRING, "stage"),
-        Column("step", INT32, "place of the row in the recipe, from 0"),
-        Column("unit", STRING, "what is counted: documents, chunks, questions, queries, ..."),
+        Column("step", INT32, "number of the step in the recipe, from 0"),
+        Column("unit", STRING, "unit that is counted: documents, chunks, questions, queries, ..."),
         Column("entered", INT64, "items that entered: kept + dropped"),
         Column("kept", INT64, "items kept"),
         Column("dropped", INT64, "items dropped, each with a row in attrition.parquet"),
@@ -79,15 +79,15 @@ LLM_USAGE = TableSpec(
     (
         Column("stage", STRING, "task"),
         Column("llm", STRING, "id of the language model in the config"),
-        Column("model", STRING, "its name, as configured"),
-        Column("backend", STRING, "openai, openai-batch, vllm or stand-in"),
-        Column("n_items", INT64, "items asked about"),
+        Column("model", STRING, "name of the model in the config"),
+        Column("backend", STRING, "backend: openai, openai-batch, vllm or stand-in"),
+        Column("n_items", INT64, "items in the requests"),
         Column("n_ok", INT64, "items with a value"),
-        Column("n_requests", INT64, "distinct requests answered, re-asks included"),
-        Column("input_tokens", INT64, "tokens of these requests, as the server counts"),
-        Column("cached_input_tokens", INT64, "of them, read from the server's cache"),
-        Column("output_tokens", INT64, "tokens of the replies, as the server counts"),
-        Column("prompt_hash", STRING, "hash of what of the template decides replies"),
+        Column("n_requests", INT64, "distinct requests with a reply, repeated ones included"),
+        Column("input_tokens", INT64, "input tokens, as the server counts them"),
+        Column("cached_input_tokens", INT64, "input tokens that the server read from its cache"),
+        Column("output_tokens", INT64, "output tokens, as the server counts them"),
+        Column("prompt_hash", STRING, "hash of the parts of the template that decide the replies"),
     ),
     key=("stage", "llm"),
 )
@@ -102,9 +102,9 @@ PROPOSED = TableSpec(
     (
         Column("_id", STRING, "query id"),
         Column("text", STRING, "query text"),
-        Column("pos_corpus_id", STRING, "document it was asked about"),
-        Column("target_position", STRING, "third that was asked for: beginning, middle or end"),
-        Column("answer", STRING, "answer as the model gave it"),
+        Column("pos_corpus_id", STRING, "document that the query is about"),
+        Column("target_position", STRING, "requested third: beginning, middle or end"),
+        Column("answer", STRING, "answer in the model's words"),
     ),
 )
 
@@ -112,7 +112,7 @@ CONFIGURATIONS = TableSpec(
     "configurations",
     (
         Column("_id", STRING, "document id"),
-        Column("persona", STRING, "who asks"),
+        Column("persona", STRING, "persona who asks the query"),
         Column("persona_listed", BOOL, "whether the persona is one of the candidates"),
         Column("difficulty", STRING, "easy, medium or hard"),
         Column("query_length", STRING, "short, medium or long"),
@@ -127,7 +127,7 @@ CANDIDATES = TableSpec(
         Column("pos_corpus_id", STRING, "document that holds the evidence"),
         Column("pos_char_span", CHAR_SPAN, "evidence span [start, end) in the document, chars"),
         Column("target_position", STRING, POSITION_TEXT, True),
-        Column("answer", STRING, "answer as the model gave it"),
+        Column("answer", STRING, "answer in the model's words"),
     ),
     open=True,
 )
@@ -135,8 +135,8 @@ CANDIDATES = TableSpec(
 _PAIR = (
     Column("_id", STRING, "pair id, unique"),
     Column("query_id", STRING, "query id"),
-    Column("doc_id", STRING, "document the text is (a part of)"),
-    Column("part", STRING, "what of the document: document, beginning, middle, end, removed"),
+    Column("doc_id", STRING, "document that the text is taken from"),
+    Column("part", STRING, "part of the document: document, beginning, middle, end, removed"),
 )
 
 PAIRS = TableSpec(
@@ -160,13 +160,15 @@ VERDICTS = TableSpec(
     "verdicts",
     (
         *_PAIR,
-        Column("is_yes", BOOL, "judged to answer the query; null without a usable reply", True),
+        Column(
+            "is_yes", BOOL, "whether the text answers the query; null without a usable reply", True
+        ),
     ),
 )
 
 # --- Translation ----------------------------------------------------------------------------------
 
-DOC_TEXT = "the document; of a query, its positive"
+DOC_TEXT = "document id; for a query the id of its positive"
 KIND_TEXT = "document or query"
 TRANSLATED_LENGTH = "pos_translated_char_length"
 """Characters in the translated positive."""
@@ -179,10 +181,10 @@ TEXT_PARTS = TableSpec(
         Column("doc_id", STRING, DOC_TEXT),
         Column("item_id", STRING, "document or query id"),
         Column("kind", STRING, KIND_TEXT),
-        Column("number", INT32, "place of the part in its text, from 0"),
-        Column("n_parts", INT32, "parts of the text"),
-        Column("text", STRING, "the part"),
-        Column("separator", STRING, "white space between it and the next part; empty for the last"),
+        Column("number", INT32, "number of the part in its text, from 0"),
+        Column("n_parts", INT32, "number of parts of the text"),
+        Column("text", STRING, "text of the part"),
+        Column("separator", STRING, "white space before the next part; empty for the last part"),
     ),
 )
 
@@ -190,7 +192,7 @@ TRANSLATIONS = TableSpec(
     "translations",
     (
         Column("_id", STRING, "part id"),
-        Column("text", STRING, "translation of the part, as replied, stripped"),
+        Column("text", STRING, "translation of the part: the reply, stripped"),
     ),
 )
 
@@ -201,10 +203,10 @@ TRANSLATED = TableSpec(
         Column("kind", STRING, KIND_TEXT),
         Column("doc_id", STRING, DOC_TEXT),
         Column("text", STRING, "translation, parts joined, without the prefix"),
-        Column("prefix", STRING, "what was said before the translation and removed", True),
-        Column("n_parts", INT32, "parts the text was translated in"),
+        Column("prefix", STRING, "text before the translation that was removed", True),
+        Column("n_parts", INT32, "parts that were translated separately"),
         Column("joins", pa.list_(INT32), "offsets in text at which a later part begins, chars"),
-        Column("suspect", STRING, "why it may be a refusal: phrase or language", True),
+        Column("suspect", STRING, "reason to suspect a refusal: phrase or language", True),
     ),
     key=("kind", "_id"),
 )
@@ -229,7 +231,7 @@ REFUSAL_VERDICTS = TableSpec(
         Column(
             "is_refusal",
             BOOL,
-            "judged a refusal or untranslated; null without a usable reply",
+            "whether it is a refusal or not translated; null without a usable reply",
             True,
         ),
     ),
@@ -242,10 +244,10 @@ TRANSLATION_GRADES = TableSpec(
         Column("domain", STRING, "domain of the document"),
         Column("doc_id", STRING, "document id"),
         Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),
-        Column("fluency", INT32, f"reads as if written in the language: {GRADE_TEXT}", True),
-        Column("accuracy", INT32, f"says what the source says: {GRADE_TEXT}", True),
-        Column("completeness", INT32, f"leaves nothing out: {GRADE_TEXT}", True),
-        Column("style", INT32, f"keeps tone, register and form: {GRADE_TEXT}", True),
+        Column("fluency", INT32, f"whether it reads as an original text: {GRADE_TEXT}", True),
+        Column("accuracy", INT32, f"whether it has the meaning of the source: {GRADE_TEXT}", True),
+        Column("completeness", INT32, f"whether nothing is missing: {GRADE_TEXT}", True),
+        Column("style", INT32, f"whether tone, register and form are kept: {GRADE_TEXT}", True),
     ),
 )
 
@@ -254,12 +256,12 @@ SAMPLE_TRANSLATIONS = TableSpec(
     (
         Column("_id", STRING, "LANGUAGE/DOMAIN/DOCUMENT"),
         Column("text", STRING, "source text"),
-        Column("origin", STRING, "where the source text is from"),
+        Column("origin", STRING, "origin of the source text"),
         Column("language", STRING, "language translated to"),
         Column("domain", STRING, "domain of the document"),
         Column("doc_id", STRING, "document id"),
         Column("length_bin", STRING, "length of the source: Q1..Q4 of 512 tokens"),
-        Column("translation", STRING, "as replied, parts joined; null where one lacks", True),
+        Column("translation", STRING, "the replies, joined; null if one is missing", True),
     ),
 )
 
@@ -294,12 +296,12 @@ TRANSLATION_AGREEMENT = TableSpec(
     (
         Column("language", STRING, "language translated to, or all"),
         Column("dimension", STRING, f"{DIMENSION_TEXT}; all: the grades of the four together"),
-        Column("n", INT64, "pairs of a person's and the language model's grade"),
-        Column("n_unmatched", INT64, "grades by people without one by the language model"),
-        Column("within_one", FLOAT64, "share of pairs at most 1 apart", True),
+        Column("n", INT64, "pairs of a grade by a person and one by the language model"),
+        Column("n_unmatched", INT64, "grades by people without a grade by the language model"),
+        Column("within_one", FLOAT64, "share of pairs that differ by at most 1", True),
         Column("mae", FLOAT64, "mean absolute difference", True),
-        Column("mean_human", FLOAT64, "mean of the people's grades of the pairs", True),
-        Column("mean_llm", FLOAT64, "mean of the language model's grades of the pairs", True),
+        Column("mean_human", FLOAT64, "mean grade by people, over the pairs", True),
+        Column("mean_llm", FLOAT64, "mean grade by the language model, over the pairs", True),
     ),
     key=("language", "dimension"),
 )

@@ -1,4 +1,4 @@
-"""Some columns or rows of a table, where its texts would not fit into memory."""
+"""Read columns or batches of a table whose texts would not fit into memory."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,8 +24,8 @@ def read_columns(
 ) -> pl.DataFrame:
     """Read columns of a Parquet table, checked against its declared schema.
 
-    Names and types of all declared columns are checked, values only of those read; so is the key,
-    where its columns are among them.
+    Checks names and types of all declared columns, and the values of the columns that it reads;
+    also the key, if its columns are among them.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def read_columns(
         Declared columns to read, in the order of the result; of a table of domains also
         ``language`` and ``domain``.
     optional
-        Further columns, read as they are where the table has them.
+        Further columns to read if the table has them, unchecked.
     ids
         Values of ``_id``, one of ``columns``: only rows with these are kept, and the table is read
         batch by batch. None keeps all.

@@ -1,4 +1,4 @@
-"""Tables that hold all domains of a language, or of a part of it, read one domain at a time.
+"""Tables that hold several domains, read one domain at a time.
 
 The tables of a benchmark have the columns ``language`` and ``domain`` in front, and a row group for
 each domain. A job reads and writes them through `psibench.tables.job`.
@@ -19,10 +19,10 @@ LANGUAGE = Column("language", STRING, "language of the benchmark")
 
 
 def with_labels(spec: TableSpec, columns: Sequence[str]) -> TableSpec:
-    """Return a table's spec with the labels that a file of these columns has in front.
+    """Return a table's spec with the labels in front that are among ``columns``.
 
-    They are ``domain``, or ``language`` and ``domain``, and part of its key. A table that names
-    domains itself stays as it is.
+    The labels ``language`` and ``domain`` become part of the key. A spec that declares ``domain``
+    itself stays unchanged.
     """
     if DOMAIN.name in spec.column_names or DOMAIN.name not in columns:
         return spec
@@ -41,7 +41,7 @@ def has_domains(path: str | Path) -> bool:
     try:
         return DOMAIN.name in pq.read_schema(path).names
     except (OSError, pa.ArrowException):
-        return False  # reading it says what is wrong
+        return False  # reading the file gives the message
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class OfDomain:
     path: str
     domain: str
     language: str | None = None
-    """Where a table has several languages."""
+    """Only the rows of this language, if the table has several."""
 
     def __fspath__(self) -> str:
         return self.path
@@ -61,7 +61,7 @@ class OfDomain:
 
 
 TablePath = str | Path | OfDomain
-"""What `read_table` reads."""
+"""A path, or the rows of one domain in it, for `read_table`."""
 
 
 def domain_params(record: Mapping[str, Any], domain: str) -> Mapping[str, Any] | None:

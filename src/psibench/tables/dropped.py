@@ -1,4 +1,4 @@
-"""Items that a source, a recipe or a stage left out: rows of the ledger of what was dropped."""
+"""Dropped items and counts: what sources, recipes and stages leave out, with reasons."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -18,17 +18,17 @@ from psibench.tables.schemas import ATTRITION
 logger = logging.getLogger("psibench")
 
 OnEmpty = Literal["drop", "fail"]
-"""What becomes of a language and domain in which no query is left (`leave_empty`)."""
+"""How to treat a language and domain without queries (`leave_empty`)."""
 DROPPED_SCHEMA = {
     name: kind
     for name, kind in ATTRITION.empty().schema.items()
     if name not in ("length_bin", "language", "domain")
 }
-"""The ATTRITION columns that whoever drops an item knows."""
+"""The ATTRITION columns without those that the ledger adds."""
 
 
 class Dropped(NamedTuple):
-    """One item left out; a row of ``DROPPED_SCHEMA``, whose columns ATTRITION describes.
+    """One dropped item: a row of ``DROPPED_SCHEMA``, whose columns ATTRITION describes.
 
     ``stage`` and ``unit`` join the item with the counts in FLOW. ``item_id`` is unique among the
     items of that unit that the stage drops.
@@ -51,7 +51,7 @@ def dropped_frame(rows: Iterable[Dropped] = ()) -> pl.DataFrame:
 
 
 def as_attrition(dropped: pl.DataFrame, *, language: str, domain: str) -> pl.DataFrame:
-    """Make ATTRITION rows of one domain: ``length_bin`` is null, the ledger knows it."""
+    """Make ATTRITION rows of one domain; the ledger fills in ``length_bin``."""
     return dropped.with_columns(
         length_bin=pl.lit(None, pl.String), language=pl.lit(language), domain=pl.lit(domain)
     )
@@ -59,7 +59,7 @@ def as_attrition(dropped: pl.DataFrame, *, language: str, domain: str) -> pl.Dat
 
 @dataclass(frozen=True)
 class Flow:
-    """One count: items of a unit that entered a stage, and those kept; the rest was dropped."""
+    """One count: items of a unit that entered a stage and that it kept; it dropped the rest."""
 
     unit: str
     entered: int
@@ -67,7 +67,7 @@ class Flow:
 
 
 def flow_of(unit: str, n_kept: int, dropped: pl.DataFrame) -> Flow:
-    """Count one unit: what was kept, and its rows among all that was dropped."""
+    """Count a unit: ``n_kept`` items and the dropped rows of that unit."""
     return Flow(unit, n_kept + dropped.filter(pl.col("unit") == unit).height, n_kept)
 
 
@@ -79,18 +79,18 @@ def flow_frame(stage: str, step: int, counts: Sequence[Flow]) -> pl.DataFrame:
 
 
 def reasons_text(dropped: pl.DataFrame) -> str:
-    """Count dropped items by reason, the most frequent first, each with what was found in one."""
+    """Count dropped items by reason, most frequent first, each with one example."""
     counts = dropped.group_by("reason", maintain_order=True).agg(
         pl.len().alias("n"), pl.col("detail").drop_nulls().first()
     )
     return ", ".join(
-        f"{reason} {n}" + (f" (one of them: {shown(detail)})" if detail else "")
+        f"{reason} {n}" + (f" (e.g. {shown(detail)})" if detail else "")
         for reason, n, detail in counts.sort("n", descending=True, maintain_order=True).iter_rows()
     )
 
 
 def where_nothing_was_left(table: TablePath) -> str:
-    """Say which of the steps whose tables lie beside an empty one kept nothing first, and why."""
+    """Name the first step that kept nothing, with its reasons, from the tables in a folder."""
     domain = table.domain if isinstance(table, OfDomain) else None
     found = []
     for path in sorted(Path(table).parent.glob("*.flow.parquet")):
@@ -98,22 +98,22 @@ def where_nothing_was_left(table: TablePath) -> str:
         emptied = flow.filter(pl.col("entered") > 0, kept=0)
         found += [(row["step"], path, row) for row in emptied.iter_rows(named=True)]
     if not found:
-        return "the tables *.dropped.parquet of the steps, in the same folder, say why"
+        return "the tables *.dropped.parquet in the same folder have the reasons"
     _, path, row = min(found, key=lambda one: one[0])
-    place = str(path).replace(".flow.", ".dropped.")
-    dropped = read_table(place if domain is None else OfDomain(place, domain), ATTRITION)
+    rows = str(path).replace(".flow.", ".dropped.")
+    dropped = read_table(rows if domain is None else OfDomain(rows, domain), ATTRITION)
     reasons = reasons_text(dropped.filter(stage=row["stage"], unit=row["unit"]))
     return (
-        f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. A row for each is "
-        f"in {place}"
+        f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. See the rows "
+        f"in {rows}"
     )
 
 
 def leave_empty(problem: str, on_empty: OnEmpty) -> None:
-    """Log that a language and domain is left without queries; with ``fail``, refuse it.
+    """Log that a language and domain has no queries left; with ``fail``, raise.
 
-    A step that calls this then writes its tables without rows. What follows has nothing to encode,
-    search or score there, and no result table has a row of it.
+    The step then writes empty tables for the domain. Later steps skip it, and the result tables
+    have no row for it.
 
     Raises
     ------

@@ -116,12 +116,12 @@ def _update_binary(digest: "hashlib._Hash", array: pa.Array) -> None:
         digest.update(value)
 
 
-# Not `to_numpy`, and no value of Python's for what is null: pyarrow imports pandas for either,
-# which takes longer than most tables to write.
+# `to_numpy` and filling nulls with Python values would import pandas, which takes longer than
+# writing most tables.
 
 
 def _bytes(array: pa.Array) -> memoryview:
-    """Return the numbers of an array without nulls as they are in memory."""
+    """Return the memory of an array of numbers without nulls."""
     width = array.type.bit_width // 8
     buffer = array.buffers()[1]
     if buffer is None:
@@ -130,7 +130,7 @@ def _bytes(array: pa.Array) -> memoryview:
 
 
 def _filled(array: pa.Array, byte: bytes) -> pa.Array:
-    """Return an array of 64-bit numbers, null: eight such bytes; or of binary, null: empty."""
+    """Fill nulls: of 64-bit numbers with eight times ``byte``, of binary with an empty value."""
     if not array.null_count:
         return array
     is_binary = pa.types.is_large_binary(array.type)

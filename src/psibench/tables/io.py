@@ -28,7 +28,7 @@ from psibench.tables.spec import Column, TableSpec
 
 CSV_DECIMALS = 6
 FORMULA = r"^[=+\-@\t\r]."
-"""How a cell begins that a spreadsheet takes for a formula; a sign alone is none."""
+"""Start of a cell that a spreadsheet reads as a formula; a single sign is not one."""
 PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?%?$"
 RECORD_KINDS = (
     {"table": str, "rows_hash": str, "n_rows": int, "params": dict, "params_hash": str}
@@ -36,7 +36,7 @@ RECORD_KINDS = (
     | dict.fromkeys(("stage", "queries_by", "prompt_hash", "llm_backend", "created"), str | None)
     | {"stage_version": int | None, "psibench_version": str | None}
 )
-"""What a provenance record holds."""
+"""Keys and types of a provenance record."""
 
 
 def conform(frame: pl.DataFrame, spec: TableSpec, *, where: str) -> pa.Table:
@@ -80,10 +80,10 @@ def write_table(
 
 
 class DomainWriter:
-    """Writes a table domain by domain, a row group each: whole or not at all.
+    """Writes a table with a row group for each domain, whole or not at all.
 
-    Of several domains each waits in a file beside the table, so that one is in memory at a time;
-    `write` puts them together, `discard` removes the files.
+    Each domain but the last waits in a temporary file in the table's folder, so that only one is
+    in memory. `write` joins the files, `discard` removes them.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class DomainWriter:
                 whole = pa.concat_tables([schema.empty_table(), table], promote_options="default")
                 if self._is_labelled:
                     runs.append(hash_run(table))
-                else:  # a table that names places itself has others in it
+                else:  # its rows name languages and domains themselves
                     kept.append(whole)
                 writer.write_table(whole.cast(schema))
             rows_hash = (
@@ -172,10 +172,10 @@ def _schema_of(waiting: Path | pa.Table) -> pa.Schema:
 
 
 def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
-    """Write the CSV that stands beside a result table; floats with six decimals.
+    """Write a result table as CSV; floats with six decimals (the Parquet table has them all).
 
-    A text that a spreadsheet would run as a formula gets an apostrophe in front, which it hides;
-    numbers stay numbers, and what is exact is the Parquet table.
+    A text that a spreadsheet would run as a formula gets an apostrophe in front, which the
+    spreadsheet hides.
     """
     safe = frame.with_columns(
         pl.when(text.str.contains(FORMULA) & ~text.str.contains(PLAIN_NUMBER))
@@ -191,9 +191,10 @@ def write_csv(frame: pl.DataFrame, path: str | Path) -> None:
 
 
 def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
-    """Read a Parquet table, or one domain's rows of it, and check it against its declared schema.
+    """Read a Parquet table, or its rows of one domain, and check it against its schema.
 
-    A table of domains has their labels in front (`with_labels`), the rows of one domain have not.
+    A table of several domains has their labels in front (`with_labels`); the rows of one domain
+    come without labels.
 
     Raises
     ------
@@ -206,7 +207,7 @@ def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
         frame = frame.drop(
             name for name in labels if name in frame.columns and name not in spec.column_names
         )
-        # Undeclared columns without a value are those of other domains.
+        # An undeclared column without a value belongs to other domains.
         frame = frame.select(
             name
             for name in frame.columns
@@ -219,7 +220,7 @@ def read_table(path: TablePath, spec: TableSpec) -> pl.DataFrame:
 
 
 def read_any_table(path: str | Path) -> pl.DataFrame:
-    """Read a Parquet table of whatever columns.
+    """Read a Parquet table with any columns.
 
     Raises
     ------
@@ -244,7 +245,7 @@ def read_provenance(path: TablePath) -> dict[str, Any] | None:
         return None
     try:
         record = parse_json(text.decode(), where=str(path))
-        json.dumps(record, ensure_ascii=False).encode()  # of any depth that it is hashed at
+        json.dumps(record, ensure_ascii=False).encode()  # it is hashed later
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
@@ -268,7 +269,7 @@ def content_hash(path: TablePath) -> str:
 
 
 def _cast(array: pa.ChunkedArray, column: Column, where: str) -> pa.ChunkedArray:
-    """Cast to the declared type: another width, never a number from text or the other way."""
+    """Cast to the declared type; only the width may change, not the kind."""
     message = f"{where}: column '{column.name}' is {array.type}, expected {column.type}"
     if not pa.types.is_null(array.type) and _kind(array.type) != _kind(column.type):
         raise InputError(f"{message}. Convert the column first.")
@@ -295,7 +296,7 @@ def _kind(kind: pa.DataType) -> str:
 def _read_parquet(path: str | Path) -> pa.Table:
     with open_parquet(path) as file:
         table = file.read()
-        table.validate(full=True)  # texts that are UTF-8, lists that end where they should
+        table.validate(full=True)  # valid UTF-8 and list offsets
     refuse_twice(table.column_names, path)
     return table
 
@@ -308,7 +309,7 @@ def refuse_twice(names: Sequence[str], path: TablePath) -> None:
 
 @contextmanager
 def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; errors of it, also those of reading, become InputError.
+    """Open a Parquet file; errors while opening or reading it become InputError.
 
     Raises
     ------
@@ -323,29 +324,31 @@ def open_parquet(path: TablePath) -> Iterator[pq.ParquetFile]:
         raise _unreadable(path, error) from error
 
 
-def _read_domain(asked: OfDomain) -> pl.DataFrame:
-    """Read the row groups that may hold a domain's rows, and these alone."""
-    with open_parquet(asked) as file:
-        refuse_twice(file.schema_arrow.names, asked.path)
-        table = file.read_row_groups(groups_of(file, asked))
+def _read_domain(wanted: OfDomain) -> pl.DataFrame:
+    """Read a domain's rows from the row groups that may hold them."""
+    with open_parquet(wanted) as file:
+        refuse_twice(file.schema_arrow.names, wanted.path)
+        table = file.read_row_groups(groups_of(file, wanted))
         table.validate(full=True)
     frame = pl.DataFrame(pl.from_arrow(table.replace_schema_metadata(None)))
-    rows = frame.filter(pl.col(DOMAIN.name) == asked.domain)
-    return rows if asked.language is None else rows.filter(pl.col(LANGUAGE.name) == asked.language)
+    rows = frame.filter(pl.col(DOMAIN.name) == wanted.domain)
+    if wanted.language is None:
+        return rows
+    return rows.filter(pl.col(LANGUAGE.name) == wanted.language)
 
 
-def groups_of(file: pq.ParquetFile, asked: OfDomain) -> list[int]:
+def groups_of(file: pq.ParquetFile, wanted: OfDomain) -> list[int]:
     """List the row groups that may hold a domain's rows; InputError if the table has no domains."""
     names = file.schema_arrow.names
     if DOMAIN.name not in names:
         raise InputError(
-            f"{asked.path}: no column '{DOMAIN.name}'; found {', '.join(names)}. A table of "
+            f"{wanted.path}: no column '{DOMAIN.name}'; found {', '.join(names)}. A table of "
             "all domains of a language was expected; delete it and make it again."
         )
     return [
         number
         for number in range(file.num_row_groups)
-        if _may_hold(file.metadata.row_group(number), asked.domain)
+        if _may_hold(file.metadata.row_group(number), wanted.domain)
     ]
 
 
@@ -361,10 +364,10 @@ def _unreadable(path: TablePath, error: Exception) -> InputError:
     if not Path(path).exists():
         return InputError(f"{path}: no such file; expected a Parquet table")
     if Path(path).suffix != ".parquet":
-        return InputError(f"{path}: not a Parquet file; give the .parquet table that stands beside")
-    said = " ".join(str(error).split())  # of several lines, if a page is damaged
+        return InputError(f"{path}: not a Parquet file; give the .parquet table of the same name")
+    message = " ".join(str(error).split())  # the message of a damaged page has several lines
     return InputError(
-        f"{path}: not a readable Parquet file ({said}); it may be truncated or another format. "
+        f"{path}: not a readable Parquet file ({message}); it may be truncated or another format. "
         "Delete it and make it again, or point to the right file."
     )
 

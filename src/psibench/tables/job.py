@@ -1,13 +1,13 @@
-"""What a stage is given: the tables of its job to read and to write, and the values that decide.
+"""The object that a stage gets: it reads and writes tables and has the parameters.
 
 A stage is a function of one `Job`. It reads with ``job.read("candidates", CANDIDATES)``, takes its
 config section with ``job.section(Verify)``, a value with ``job.value("top_k", int)``, and writes
-with ``job.write("rows", kept, CANDIDATES)``. What was read and what decided is written into each
-table as its provenance, by `Job` alone.
+with ``job.write("rows", kept, CANDIDATES)``. `Job` adds the provenance to each table: the inputs
+read so far and the parameters.
 
-A table holds all domains of a language, or of a slice of them, a row group for each. What works on
-one domain at a time goes through ``job.domains()``: a `DomainJob` reads the rows of its domain and
-writes them without naming it.
+A table holds the domains of a language, or a slice of these domains, with a row group for each. A
+stage that works on one domain at a time loops over ``job.domains()``: a `DomainJob` reads and
+writes the rows of its domain without the labels.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ from psibench.tables.spec import ALL, TableSpec
 Section = TypeVar("Section", bound=BaseModel)
 
 NOT_DECIDING = ("stage", "content", "store", "domains", "on_empty")
-"""Parameters of rules that provenance leaves out: they are in it otherwise, or decide no row."""
+"""Parameters that provenance omits: it has them elsewhere, or they do not decide the rows."""
 
 
 @dataclass
@@ -50,9 +50,9 @@ class Job:
     values
         Parameters, wildcards and resources of the rule by name, and ``threads``.
     params
-        The names of those values that are parameters: with the inputs, they decide the rows.
+        Names of the values that are parameters: parameters and inputs decide the rows.
     config
-        What the workflow was started with.
+        The composed config of the workflow, as plain data.
     """
 
     stage: str
@@ -65,9 +65,9 @@ class Job:
 
     def __post_init__(self) -> None:
         self.used: dict[str, None] = {}
-        """The tables read so far, in order: the inputs that provenance names."""
+        """Paths of the tables read so far, in order; provenance lists them as inputs."""
         self.writers: dict[str, DomainWriter] = {}
-        """The tables that domains add rows to, by output."""
+        """Tables that are written domain by domain, by name of the output."""
 
     # Values
 
@@ -91,7 +91,7 @@ class Job:
         return self.value(name, model)
 
     def settings(self, model: type[Section]) -> Section:
-        """Return a section made of the values that have the names of its fields."""
+        """Return a section whose fields are the values of the same names."""
         given = {name: self.values[name] for name in model.model_fields if name in self.values}
         return model.model_validate(given)
 
@@ -103,11 +103,11 @@ class Job:
     # Tables
 
     def has(self, name: str) -> bool:
-        """Say whether its rule gives an input, one that is not an empty list."""
+        """Return whether the rule has an input with at least one file."""
         return bool(self.inputs.get(name))
 
     def has_output(self, name: str) -> bool:
-        """Say whether its rule has an output."""
+        """Return whether the rule has an output."""
         return name in self.outputs
 
     def paths(self, name: str) -> list[str]:
@@ -163,7 +163,7 @@ class Job:
     def write(self, name: str, frame: pl.DataFrame, spec: TableSpec, **record: Any) -> None:
         """Write a table, whole or not at all, with its provenance.
 
-        ``record`` is what provenance has beyond what was read and the parameters: see `record`.
+        ``record`` are further arguments for the provenance; see `record`.
         """
         write_table(frame, str(self.outputs[name]), spec, provenance=self.record(**record))
 
@@ -180,10 +180,9 @@ class Job:
     ) -> Provenance:
         """Make the provenance of a table written now.
 
-        Its inputs are the tables read until then and ``inputs``, tables that were read otherwise;
-        ``files`` are hashes of files that are no tables. ``params`` replaces the rule's. Revisions,
-        who wrote the queries and which backends answered are taken over from the tables read;
-        ``prompt_hash`` is this stage's own.
+        Its inputs are the tables read so far, ``inputs`` (tables that were read without the job)
+        and ``files``, hashes of files that are not tables. ``params`` replaces the rule's. It takes
+        revisions, ``queries_by`` and ``llm_backend`` over from the inputs and adds the given ones.
         """
         paths = list(dict.fromkeys([*self.used, *map(str, inputs)]))
         records = [read_provenance(path) or {} for path in paths]
@@ -215,16 +214,16 @@ class Job:
 
     @property
     def where(self) -> str:
-        """Where its tables are, for messages: the first file that it writes."""
+        """The first output, which names the job in messages."""
         return next((str(path) for path in self.outputs.values()), self.stage)
 
     # Domains
 
     def domains(self) -> Iterator["DomainJob"]:
-        """Go through the domains of the job; the tables they write are whole after the last one.
+        """Yield the domains of the job; after the last one, write the tables that they added to.
 
-        They are those of the parameter ``domains``, a list or values of each domain by its name,
-        or the wildcard ``domain``.
+        The parameter ``domains`` names them: a list, or a mapping from domain to a value of its
+        own. Without it, the wildcard ``domain`` is the only one.
         """
         given = self.value("domains", default=None)
         for number, name in enumerate(self.domain_names):
@@ -235,7 +234,7 @@ class Job:
         self.close()
 
     def close(self) -> None:
-        """Remove what domains have added to tables that were not written."""
+        """Remove rows that wait for a table that was not written."""
         for writer in self.writers.values():
             writer.discard()
         self.writers.clear()
@@ -248,7 +247,7 @@ class DomainJob:
     Attributes
     ----------
     own
-        What the parameter ``domains`` has for it, where it has something.
+        The domain's value in the parameter ``domains``, if that is a mapping.
     """
 
     job: Job
@@ -261,7 +260,7 @@ class DomainJob:
 
     @property
     def language(self) -> str:
-        """The language of what is written."""
+        """The language of the rows that are written."""
         return str(self.job.value("lang"))
 
     def tables(self, name: str) -> Sequence[TablePath]:
@@ -305,5 +304,5 @@ class DomainJob:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return what checks values of a kind."""
+    """Return the validator of a type."""
     return TypeAdapter(kind)

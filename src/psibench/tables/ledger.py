@@ -1,4 +1,4 @@
-"""Stage ``ledger``: what all steps to a benchmark dropped, checked against what they counted."""
+"""Stage ``ledger``: joins the dropped items of all steps and checks them against the counts."""
 
 import logging
 from collections.abc import Mapping
@@ -20,20 +20,19 @@ from psibench.tables.stage import stage
 logger = logging.getLogger("psibench")
 
 KINDS = ("documents", "dropped", "flow", "usage", "queries")
-"""The tables of a place, see `run_ledger`."""
+"""Tables of each part of a language; see `run_ledger`."""
 COUNTED = ["stage", "unit"]
 """Columns that join a dropped item with its count in FLOW."""
 
 
 @stage("ledger", version=2)
 def run_ledger(job: Job) -> None:
-    """Join what all steps to a benchmark dropped, counted and used, and check that it agrees.
+    """Join dropped items, counts and usage of all steps to a benchmark and check that they agree.
 
-    ``places`` are the parts of its languages in order: ``lang``, ``domains``, and lists of tables
-    of these domains: ``documents`` (DOCUMENTS of the sample, whose ``length_bin``, where it has
-    one, goes to the items; empty where there is no sample),
-    ``dropped`` (ATTRITION), ``flow`` (FLOW) and ``usage`` (LLM_USAGE) of the steps, and the
-    benchmark's ``queries``, none of documents alone; each may be empty.
+    ``places`` are the parts of its languages in order. Each has ``lang``, ``domains``, and lists of
+    tables of these domains, which may be empty: ``documents`` (DOCUMENTS of the sample, from which
+    items take their ``length_bin``), ``dropped`` (ATTRITION), ``flow`` (FLOW) and ``usage``
+    (LLM_USAGE) of the steps, and the benchmark's ``queries``.
 
     Raises
     ------
@@ -68,7 +67,7 @@ def _of_place(job: Job, place: Mapping[str, Any]) -> Job:
 
 
 def _of_domain(domain: DomainJob) -> dict[str, pl.DataFrame]:
-    """Stack what the steps of one domain dropped, counted and used, and check it."""
+    """Stack dropped items, counts and usage of a domain's steps, and check them."""
     left_out = domain.read("dropped", ATTRITION)
     if domain.job.has("documents"):
         left_out = with_length_bins(left_out, domain.read("documents", DOCUMENTS))
@@ -93,11 +92,10 @@ def _n_queries(domain: DomainJob) -> int:
 
 
 def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Give every dropped item the length bin of its document; null where there is none.
+    """Add the length bin of its document to every dropped item.
 
-    There is none where the sample has no bins, and for items of documents outside of the sample
-    (those a source or the cutting into passages left out), unless the item has one of its own, as
-    duplicates have.
+    It is null if the sample has no bins. An item whose document is not in the sample (the source or
+    the cutting into passages dropped it) keeps its own bin, which only duplicates have.
     """
     if "length_bin" not in documents.columns:
         return dropped.with_columns(length_bin=pl.lit(None, pl.String))
@@ -108,7 +106,7 @@ def with_length_bins(dropped: pl.DataFrame, documents: pl.DataFrame) -> pl.DataF
 
 
 def check_balance(dropped: pl.DataFrame, flow: pl.DataFrame) -> None:
-    """See that every item dropped was counted once: entered = kept + dropped at every stage.
+    """Check that every dropped item is counted once: entered = kept + dropped at every stage.
 
     Stages without counts (sources, cutting into passages) may drop any number of items, each once.
 
@@ -185,10 +183,10 @@ def why_empty(flow: pl.DataFrame, dropped: pl.DataFrame, language: str, domain: 
 def uneven_cells(
     statistics: pl.DataFrame, flow: pl.DataFrame, dropped: pl.DataFrame
 ) -> pl.DataFrame:
-    """List the languages and domains of one benchmark that no figure includes, and why.
+    """List the languages and domains of a benchmark without queries, and why they have none.
 
-    They have no query, or the domain is in other languages alone. Rows of all domains, and averages
-    over languages, are of the others.
+    A domain may be missing in a language. Rows over all domains and averages over languages leave
+    these cells out.
 
     Parameters
     ----------
@@ -197,7 +195,7 @@ def uneven_cells(
 
     Returns
     -------
-    Strings language, domain and why; no rows where every language has queries in every domain.
+    Strings language, domain and why; no rows if every language has queries in every domain.
     """
     counted = statistics.filter(pl.col("statistic") == "n_queries", pl.col("domain") != ALL)
     n_queries = dict(

@@ -1,14 +1,14 @@
 """The one ranking rule of the project: score descending, then document id descending.
 
-This is trec_eval's order, and so what mteb, beir, ir-measures and PyTerrier print. It compares ids
-byte by byte (`strcmp`; of UTF-8 that is the order of code points) and, up to 9.0.8, scores as
-32-bit floats (form_res_rels.c, trec_format.h; pytrec_eval-terrier 0.5 does the same). trec_eval
+This is the order of trec_eval, and therefore of mteb, beir, ir-measures and PyTerrier. It compares
+ids byte by byte (`strcmp`; in UTF-8 the order of code points) and, up to 9.0.8, scores as 32-bit
+floats (form_res_rels.c, trec_format.h; pytrec_eval-terrier 0.5 does the same). trec_eval
 10.0 compares them as 64-bit floats: runs of psibench, whose scores have 32 bits, keep their order,
 but a foreign run's scores that differ beyond those are tied here and not there.
 
-Of the papers, PosIR was evaluated with pytrec_eval, hence in this order; SQuAD-PosQ and
-FineWeb-PosQ with scikit-learn's `ndcg_score`, which gives tied documents the mean gain of their
-places: the metric ``ndcg-tie-averaged@k``, made of `with_ties`.
+PosIR was evaluated with pytrec_eval, so in this order. SQuAD-PosQ and FineWeb-PosQ were evaluated
+with scikit-learn's `ndcg_score`, which gives tied documents the mean gain of their ranks: this is
+the metric ``ndcg-tie-averaged@k``, which uses `with_ties`.
 """
 
 import polars as pl
@@ -18,7 +18,7 @@ from psibench.errors import InputError
 NOTHING_FOUND = pl.DataFrame(
     schema={"query_id": pl.String, "doc_id": pl.String, "score": pl.Float32}
 )
-"""The results of a domain in which nothing is searched."""
+"""Results of a domain without queries or documents."""
 
 
 def rank_documents(

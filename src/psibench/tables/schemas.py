@@ -1,8 +1,10 @@
-"""Declared tables of benchmarks, encodings, runs and results; others are beside, or where made.
+"""Schemas of the tables of benchmarks, encodings, runs and results.
+
+The tables on the way to a benchmark are in `build_schemas`, other tables beside their stage.
 
 A column is ``(name, Arrow type, text)``; the text gives the meaning and the unit. Character
 offsets are 0-based indices into the Python ``str``, ends exclusive. Tables may carry further
-columns only where ``TableSpec.open`` is true (what a recipe knows about its queries).
+columns only where ``TableSpec.open`` is true: a recipe may add facts about its queries.
 """
 
 import pyarrow as pa
@@ -29,8 +31,8 @@ DOCUMENTS = TableSpec(
         Column(
             "origin",
             STRING,
-            "where it was read: file and record, a source's own address, or its cluster: documents "
-            "of one origin are parts of one whole",
+            "source of the text: file and record, an address, or a cluster; documents with the "
+            "same origin come from the same text",
         ),
     ),
     open=True,
@@ -57,8 +59,9 @@ QUERIES = TableSpec(
         Column(
             "pos_char_span",
             CHAR_SPAN,
-            "evidence span [start, end) in the positive, chars; null: known by class alone "
-            "(target_position), or not found, or several spans, in a further column pos_char_spans",
+            "evidence span [start, end) in the positive, characters; null if only its class is "
+            "known (target_position), if it was not found, or if there are several spans (in a "
+            "further column, pos_char_spans)",
             True,
         ),
         Column("pos_char_length", INT32, "characters in the positive"),
@@ -66,8 +69,8 @@ QUERIES = TableSpec(
         Column(
             "target_position",
             STRING,
-            "beginning, middle, end, mixed (in several) or unknown (evidence that was not found); "
-            "null: not targeted, the spans say it",
+            "beginning, middle, end, mixed (several thirds) or unknown (evidence not found); null "
+            "if the query has no target and its position follows from the span",
             True,
         ),
     ),
@@ -104,8 +107,8 @@ ENCODINGS = TableSpec(
         Column("domain", STRING, "domain of the text"),
         Column("_id", STRING, "query or document id"),
         Column("key", pa.binary(), "address of the vector in the embedding store"),
-        Column("n_tokens", INT32, "tokens the model saw, special tokens included"),
-        Column("visible_char_end", INT32, "characters of text the model saw"),
+        Column("n_tokens", INT32, "tokens that the model read, special tokens included"),
+        Column("visible_char_end", INT32, "characters of the text that the model read"),
     ),
     key=("role", "domain", "_id"),
 )
@@ -129,7 +132,8 @@ SEEN = TableSpec(
         Column(
             "visible_char_end",
             INT32,
-            "characters of the positive read: by a reranker beside the query, by any fused model",
+            "characters of the positive that were read: by a reranker, which also reads the "
+            "query, or by any of the fused models",
         ),
     ),
     key=("query_id",),
@@ -145,29 +149,34 @@ QUERY_SCORES = TableSpec(
         Column(
             "cluster",
             STRING,
-            "what it is part of: an article, a site, the file it was cut from; null if unknown",
+            "article, site or file that the document is part of; null if unknown",
             True,
         ),
         Column(
             "span_start_char",
             INT32,
-            "start of the evidence span, characters; null: no one span",
+            "start of the evidence span, characters; null without exactly one span",
             True,
         ),
-        Column("span_mid_char", FLOAT64, "its middle, characters; null likewise", True),
+        Column(
+            "span_mid_char",
+            FLOAT64,
+            "middle of the evidence span, characters; null without exactly one span",
+            True,
+        ),
         Column("pos_char_length", INT32, "characters in the positive; null if unknown", True),
         Column(
             "relative_position",
             FLOAT64,
-            "min(span middle, length) / length, in [0, 1]; null without one span",
+            "min(span middle, length) / length, in [0, 1]; null without exactly one span",
             True,
         ),
         Column(
             "target_position",
             STRING,
-            "beginning, middle, end, mixed: in several thirds, or unknown: not found",
+            "beginning, middle, end, mixed (several thirds) or unknown (not found)",
         ),
-        Column("target_positions", STRING, "every position it is tagged with, joined by commas"),
+        Column("target_positions", STRING, "all positions of the query, joined by commas"),
         Column(
             "length_bucket",
             STRING,
@@ -177,9 +186,9 @@ QUERY_SCORES = TableSpec(
         Column(
             "visible",
             FLOAT64,
-            "share of the evidence inside the model's input, in [0, 1], in a translation at the "
-            "original's relative span; null where it is known by class alone and the positive was "
-            "not read whole",
+            "share of the evidence inside the model's input, in [0, 1]; a translation has the "
+            "original's relative span; null if only the class of the evidence is known and the "
+            "model did not read the whole positive",
             True,
         ),
         Column(
@@ -215,8 +224,8 @@ _VIEW = (
     Column(
         "evidence",
         STRING,
-        "all queries; visible: evidence wholly inside the model's input; whole: positive wholly "
-        "inside; mixed: evidence in several thirds",
+        "all: all queries; visible: all evidence is inside the model's input; whole: the whole "
+        "positive is inside; mixed: evidence in several thirds",
     ),
 )
 _PLACE = (
@@ -225,12 +234,12 @@ _PLACE = (
     Column("domain", STRING, "domain"),
 )
 _SETTING = Column(
-    "setting", STRING, "monolingual: queries in the documents' language; else cross-lingual"
+    "setting", STRING, "monolingual (queries in the documents' language) or cross-lingual"
 )
 _QUERIES_BY = Column(
     "queries_by",
     STRING,
-    "who wrote the queries: people, simulation, llm:NAME (stand-in/... is a program), or not "
+    "author of the queries: people, simulation, llm:NAME (stand-in/... is a program), or not "
     "recorded",
 )
 
@@ -252,7 +261,9 @@ BUCKET_SCORES = TableSpec(
         Column("mean", FLOAT64, "mean of the metric; null in an empty bucket", True),
         Column("low", FLOAT64, BY_DOCUMENT, True),
         Column("high", FLOAT64, "upper end of its interval", True),
-        Column("same_mean", FLOAT64, "mean at equal documents; null where not to be told", True),
+        Column(
+            "same_mean", FLOAT64, "mean at equal documents; null if it cannot be estimated", True
+        ),
         Column("same_low", FLOAT64, "lower end of its interval", True),
         Column("same_high", FLOAT64, "upper end of its interval", True),
         _QUERIES_BY,
@@ -267,67 +278,75 @@ PSI_TABLE = TableSpec(
         _KIND,
         _METRIC,
         *_VIEW,
-        Column("n_queries", INT64, "queries of the row, in a bucket or not"),
-        Column("n_buckets", INT64, "buckets that hold a query: all count"),
-        Column("smallest_bucket", INT64, "queries in the smallest of them"),
+        Column("n_queries", INT64, "all queries of the row, those outside of the buckets included"),
+        Column("n_buckets", INT64, "buckets that hold a query"),
+        Column("smallest_bucket", INT64, "queries in the smallest of these buckets"),
         Column("mean", FLOAT64, "mean over all queries of the row", True),
         Column("mean_of_buckets", FLOAT64, "mean over bucket means", True),
-        # The PSI of the papers, of plain bucket means.
+        # The PSI of the papers: from plain bucket means.
         *with_interval("psi", "published PSI: 1 - min / max of bucket means", low=BY_DOCUMENT),
         Column("psi_corrected", FLOAT64, "PSI corrected for sampling noise", True),
         Column("best_bucket", STRING, "label of the best bucket", True),
         Column("worst_bucket", STRING, "label of the worst bucket", True),
         # At equal documents.
-        *with_interval("psi_same", "PSI at equal documents; null where not to be told"),
+        *with_interval("psi_same", "PSI at equal documents; null if it cannot be estimated"),
         Column("psi_same_corrected", FLOAT64, "psi_same corrected for sampling noise", True),
         Column("best_same", STRING, "label of the best bucket at equal documents", True),
         Column("worst_same", STRING, "label of the worst bucket at equal documents", True),
         *with_interval(
             "drop",
             "1 - last / first bucket mean, at equal documents (between documents: plain); "
-            "below 0 where late evidence is found better; null where one of the two is empty",
+            "below 0 if late evidence is found better; null if one of the two is empty",
         ),
         # Does the score depend on position?
         Column(
             "test",
             STRING,
-            "within: p of a document's own queries; between: of documents of like length",
+            "within: compares queries of the same document; between: documents of similar length",
             True,
         ),
         Column(
             "p_position",
             FLOAT64,
-            "p against a slope, a bend or one bucket unlike the rest: the headline",
+            "headline p: no slope, no bend and no bucket that differs from the rest",
             True,
         ),
-        Column("p_shape", FLOAT64, "p against a slope or a bend", True),
-        Column("p_bucket", FLOAT64, "p against one bucket unlike the rest", True),
-        Column("p_trend", FLOAT64, "p against a slope", True),
+        Column("p_shape", FLOAT64, "p of no slope and no bend", True),
+        Column("p_bucket", FLOAT64, "p of no bucket that differs from the rest", True),
+        Column("p_trend", FLOAT64, "p of no slope", True),
         Column(
             "p_adjusted",
             FLOAT64,
-            "p_position adjusted: Holm over the models, Benjamini-Hochberg in domains and lengths",
+            "p_position adjusted: Holm over models, Benjamini-Hochberg over domains and lengths",
             True,
         ),
-        # Is it the model, or the questions?
-        Column("control", STRING, "the position-blind control compared with", True),
-        Column("p_control", FLOAT64, "p of a profile unlike the control's, on both scales", True),
+        # Is the cause the model or the questions?
+        Column(
+            "control", STRING, "the position-blind control that the model is compared with", True
+        ),
+        Column("p_control", FLOAT64, "p of the same profile as the control, on both scales", True),
         Column("p_control_hit", FLOAT64, "the same on the hit scale", True),
         Column("p_control_miss", FLOAT64, "the same on the miss scale", True),
-        Column("p_control_adjusted", FLOAT64, "p_control adjusted as p_adjusted", True),
-        # How much of it is truncation?
-        Column("seen", FLOAT64, "share of the queries whose evidence the model was given", True),
-        *with_interval("truncation", "change of score where it was not, all else equal"),
+        Column("p_control_adjusted", FLOAT64, "p_control, adjusted like p_adjusted", True),
+        # How much of the effect is truncation?
+        Column(
+            "seen", FLOAT64, "share of the queries whose evidence is in the model's input", True
+        ),
+        *with_interval("truncation", "change of the score if the evidence is cut, all else equal"),
         Column("p_truncation", FLOAT64, "p of no such change; not adjusted", True),
-        # What the row rests on.
-        Column("n_documents", INT64, "documents asked about"),
-        Column("n_effective_documents", FLOAT64, "as many documents of equal numbers of queries"),
-        Column("n_informative_documents", INT64, "documents that inform the test"),
+        # The data of the row.
+        Column("n_documents", INT64, "documents that hold the evidence of a query"),
+        Column(
+            "n_effective_documents",
+            FLOAT64,
+            "number of documents with equal numbers of queries that would give the same precision",
+        ),
+        Column("n_informative_documents", INT64, "documents that the test can use"),
         Column(
             "n_clusters",
             INT64,
-            "clusters of documents (articles, sites): the units of tests and intervals, unless the "
-            "flag few_clusters is there; null: none is known, documents are the units",
+            "clusters of documents (articles, sites); they are the units of tests and intervals, "
+            "except with the flag few_clusters; null if unknown: then documents are the units",
             True,
         ),
         Column(
@@ -337,23 +356,31 @@ PSI_TABLE = TableSpec(
             True,
         ),
         Column(
-            "length_imbalance", FLOAT64, "share of document length's variance between buckets", True
+            "length_imbalance",
+            FLOAT64,
+            "share of the variance of document length that is between buckets",
+            True,
         ),
-        Column("info_min", FLOAT64, "least share of a contrast that lies within documents"),
-        Column("info_shape", FLOAT64, "the same of slope and bend"),
+        Column(
+            "info_min",
+            FLOAT64,
+            "smallest share of a contrast's information that is within documents",
+        ),
+        Column("info_shape", FLOAT64, "the same for slope and bend"),
         Column(
             "p_confounded",
             FLOAT64,
             "p of equal profiles, plain and at equal documents; not adjusted",
             True,
         ),
-        Column("psi_noise_mean", FLOAT64, "mean PSI by noise of independent queries", True),
-        Column("psi_noise_p95", FLOAT64, "its 95th percentile", True),
+        Column(
+            "psi_noise_mean", FLOAT64, "mean PSI that noise of independent queries causes", True
+        ),
+        Column("psi_noise_p95", FLOAT64, "95th percentile of that PSI", True),
         Column(
             "flags",
             STRING,
-            "warnings and the two controls, separated by commas; docs/psi-reference.md says what "
-            "each is",
+            "warnings and the two controls, separated by commas: see docs/psi-reference.md",
         ),
         _QUERIES_BY,
     ),
@@ -364,33 +391,39 @@ COMPARISONS = TableSpec(
     "comparisons",
     (
         *(column for column in _ROW if column != _LENGTH),
-        Column("other", STRING, "the model it is compared with, on the same queries"),
+        Column("other", STRING, "the other model, on the same queries"),
         Column(
             "relation",
             STRING,
-            "what the other is: control, shorter_input (the same model with less), mitigation "
-            "(what the model mitigates), or given",
+            "role of the other model: control, shorter_input (the same model with a shorter "
+            "input), mitigation (the base of the mitigation), or given",
         ),
         _METRIC,
         *_VIEW,
-        Column("n_queries", INT64, "queries of both"),
-        Column("n_documents", INT64, "their documents"),
+        Column("n_queries", INT64, "queries that both have"),
+        Column("n_documents", INT64, "documents of these queries"),
         Column("mean", FLOAT64, "mean over the queries", True),
-        Column("other_mean", FLOAT64, "the other's", True),
+        Column("other_mean", FLOAT64, "the same for the other model", True),
         *with_interval("difference", "difference of the means", low=BY_DOCUMENT),
         Column("p_difference", FLOAT64, "p of equal means; not adjusted", True),
         Column("psi_same", FLOAT64, "PSI at equal documents, corrected for noise", True),
-        Column("other_psi_same", FLOAT64, "the other's", True),
-        *with_interval("psi_difference", "difference of the two"),
+        Column("other_psi_same", FLOAT64, "the same for the other model", True),
+        *with_interval("psi_difference", "difference of the two PSIs"),
         Column(
-            "p_profile", FLOAT64, "p of profiles of one shape, on both scales; not adjusted", True
+            "p_profile",
+            FLOAT64,
+            "p of profiles of the same shape, on both scales; not adjusted",
+            True,
         ),
         Column("p_hit", FLOAT64, "the same on the hit scale", True),
         Column("p_miss", FLOAT64, "the same on the miss scale", True),
-        Column("n_cut", INT64, "queries whose evidence the model saw and the other did not", True),
-        *with_interval("cut_gain", "mean score gained on them by the model"),
+        Column("n_cut", INT64, "queries whose evidence only the model read, not the other", True),
+        *with_interval("cut_gain", "mean gain of the model on these queries"),
         Column("p_cut_gain", FLOAT64, "p of no gain; not adjusted", True),
-        *with_interval("uncut_gain", "the same where the other read all: near 0 of one model"),
+        *with_interval(
+            "uncut_gain",
+            "the same on queries whose document the other read whole: near 0 for the same model",
+        ),
     ),
     key=(*_names(*_PAIR), "domain", "model", "other", "relation", *_names(_METRIC, *_VIEW)),
 )
@@ -402,40 +435,43 @@ COMPARED = TableSpec(
         Column(
             "p_difference_adjusted",
             FLOAT64,
-            "of two systems p_difference itself; of more, family-wise over all pairs of a metric "
-            "(step-down max-T over documents or clusters); null of visible evidence, whose queries "
-            "differ from pair to pair",
+            "for two systems p_difference; for more, family-wise over all pairs of a metric "
+            "(step-down max-T over documents or clusters); null for visible evidence, where pairs "
+            "have different queries",
             True,
         ),
         Column(
             "p_profile_adjusted",
             FLOAT64,
-            "p_profile, over all pairs of a metric, scheme and view (Holm); of two systems itself",
+            "p_profile adjusted over all pairs of a metric, scheme and view (Holm)",
             True,
         ),
     ),
     key=COMPARISONS.key,
 )
-"""Of two or more systems, a row per pair."""
+"""A row for each pair of two or more systems."""
 
 LABEL_AGREEMENT = TableSpec(
     "label_agreement",
     (
-        Column("buckets", STRING, "bucket scheme; all: the row of all graded pairs"),
+        Column("buckets", STRING, "bucket scheme, or all for the row of all graded pairs"),
         Column(
             "bucket",
             STRING,
-            "bucket label, of graded documents that hold their query's evidence; or all",
+            "bucket label of graded documents that hold their query's evidence, or all",
         ),
         Column("n_pairs", INT64, "graded pairs of a query and a document"),
-        Column("n_relevant", INT64, "of them, relevant to the benchmark: in the qrels above 0"),
-        Column("n_human_relevant", INT64, "of them, relevant to people"),
-        *with_interval("agreement", "share of them on which both agree", low=BY_DOCUMENT),
+        Column("n_relevant", INT64, "pairs that are relevant in the qrels (grade above 0)"),
+        Column("n_human_relevant", INT64, "pairs that people graded as relevant"),
+        *with_interval("agreement", "share of the pairs on which both agree", low=BY_DOCUMENT),
         Column(
-            "kappa", FLOAT64, "Cohen's kappa; null if the qrels call all, or none, relevant", True
+            "kappa",
+            FLOAT64,
+            "Cohen's kappa; null if all or no pairs are relevant in the qrels",
+            True,
         ),
         Column(
-            "p_position", FLOAT64, "p of one agreement, against a slope (no headline test)", True
+            "p_position", FLOAT64, "p of an agreement without a slope (not the headline test)", True
         ),
     ),
     key=("buckets", "bucket"),
@@ -446,21 +482,23 @@ CORRECTED_SCORES = TableSpec(
     (
         _MODEL,
         _METRIC,
-        Column("buckets", STRING, "bucket scheme; all: the row of the mean over all queries"),
+        Column("buckets", STRING, "bucket scheme, or all for the mean over all queries"),
         Column("bucket", STRING, "bucket label, or all"),
-        Column("n_queries", INT64, "queries of it"),
-        Column("n_graded", INT64, "of them, with a human grade of the document with the evidence"),
+        Column("n_queries", INT64, "queries in the bucket"),
+        Column(
+            "n_graded", INT64, "queries with a human grade of the document that holds the evidence"
+        ),
         Column(
             "n_out",
             INT64,
-            "of these, out under human grades: without a relevant document; in a bucket, whose "
-            "document with the evidence is not relevant",
+            "graded queries that human grades exclude: no relevant document; in a bucket: the "
+            "document that holds the evidence is not relevant",
         ),
         Column("mean", FLOAT64, "mean under the benchmark's labels; null in an empty bucket", True),
         *with_interval(
             "corrected",
-            "mean had people graded all queries; null with fewer than 50 graded, or 10 in the "
-            "bucket",
+            "estimated mean if people had graded all queries; null with fewer than 50 graded, or "
+            "10 in the bucket",
             low=BY_DOCUMENT,
         ),
     ),
@@ -503,9 +541,9 @@ POSITION_TREND = TableSpec(
             "character)",
             True,
         ),
-        Column("pearson", FLOAT64, "Pearson's correlation of the same", True),
-        Column("spearman", FLOAT64, "Spearman's rank correlation of the same", True),
-        Column("kendall", FLOAT64, "Kendall's tau-b of the same", True),
+        Column("pearson", FLOAT64, "Pearson's correlation of bucket mean and bucket centre", True),
+        Column("spearman", FLOAT64, "Spearman's rank correlation of the two", True),
+        Column("kendall", FLOAT64, "Kendall's tau-b of the two", True),
         Column("kendall_p", FLOAT64, "two-sided p-value of tau", True),
         _QUERIES_BY,
     ),
@@ -526,17 +564,29 @@ LANGUAGE_AVERAGES = TableSpec(
         Column(
             "n_all_languages",
             INT64,
-            "languages in which any model has one; with fewer, a model has no averages",
+            "languages in which any model has a score; a model with fewer has no averages",
         ),
-        Column("mean", FLOAT64, "mean over them of the mean over queries", True),
-        Column("n_mean_of_buckets", INT64, "of them, with a query in a bucket"),
-        Column("mean_of_buckets", FLOAT64, "mean over these of the mean over bucket means", True),
-        Column("n_psi", INT64, "of them, with a PSI"),
-        Column("psi", FLOAT64, "mean over these of the plain PSI", True),
-        Column("psi_noise_mean", FLOAT64, "mean of the PSI by noise of independent queries", True),
+        Column("mean", FLOAT64, "mean over the languages of the mean over queries", True),
+        Column("n_mean_of_buckets", INT64, "languages with a query in a bucket"),
+        Column(
+            "mean_of_buckets",
+            FLOAT64,
+            "mean over these languages of the mean over bucket means",
+            True,
+        ),
+        Column("n_psi", INT64, "languages with a PSI"),
+        Column("psi", FLOAT64, "mean over these languages of the plain PSI", True),
+        Column(
+            "psi_noise_mean",
+            FLOAT64,
+            "mean of the PSI that noise of independent queries causes",
+            True,
+        ),
         Column("psi_corrected", FLOAT64, "mean of the PSI corrected for sampling noise", True),
-        Column("n_psi_same", INT64, "of them, with a PSI at equal documents"),
-        Column("psi_same", FLOAT64, "mean over these of the PSI at equal documents", True),
+        Column("n_psi_same", INT64, "languages with a PSI at equal documents"),
+        Column(
+            "psi_same", FLOAT64, "mean over these languages of the PSI at equal documents", True
+        ),
         Column("languages", STRING, "languages with a score; pairs as query language-documents'"),
         _QUERIES_BY,
     ),
@@ -552,13 +602,15 @@ LEADERBOARDS = TableSpec(
         _LENGTH,
         _METRIC,
         *_VIEW,
-        Column("average", STRING, "what is compared: mean or mean_of_buckets"),
+        Column("average", STRING, "quantity that is compared: mean or mean_of_buckets"),
         Column("n_models", INT64, "models with both scores, the average over all languages"),
         Column("spearman", FLOAT64, "rank correlation; null with fewer than three models", True),
         Column("p", FLOAT64, "its two-sided p-value", True),
         Column("models", STRING, "these models"),
-        Column("unmatched", STRING, "models of the row that the leaderboard has no score of"),
-        Column("incomplete", STRING, "models that lack a language: not in the correlation"),
+        Column("unmatched", STRING, "models of the row without a score on the leaderboard"),
+        Column(
+            "incomplete", STRING, "models that lack a language; they are not in the correlation"
+        ),
         _QUERIES_BY,
     ),
     key=("leaderboard", *_names(_BENCHMARK, _SETTING, _LENGTH, _METRIC, *_VIEW), "average"),
@@ -572,8 +624,8 @@ MITIGATIONS = TableSpec(
         Column("base", STRING, "model that it mitigates: before"),
         _METRIC,
         _BUCKETS,
-        Column("n_queries", INT64, "queries of both"),
-        Column("n_documents", INT64, "their documents"),
+        Column("n_queries", INT64, "queries that both have"),
+        Column("n_documents", INT64, "documents of these queries"),
         *with_interval("psi_before", "published PSI of the base", low=BY_DOCUMENT),
         *with_interval("psi_after", "published PSI of the model", low=BY_DOCUMENT),
         *with_interval(
@@ -589,7 +641,10 @@ MITIGATIONS = TableSpec(
         ),
         *with_interval("psi_same_difference", "after less before", low=BY_DOCUMENT),
         Column(
-            "p_profile", FLOAT64, "p of profiles of one shape, on both scales; not adjusted", True
+            "p_profile",
+            FLOAT64,
+            "p of profiles of the same shape, on both scales; not adjusted",
+            True,
         ),
         Column("mean_before", FLOAT64, "mean over the queries, of the base", True),
         Column("mean_after", FLOAT64, "the same of the model", True),
@@ -627,19 +682,24 @@ PUBLISHED_COMPARISON = TableSpec(
         Column("corpus_lang", STRING, "language of the documents; all: as query_lang"),
         _LENGTH,
         _BUCKETS,
-        Column("bucket", STRING, "bucket label; empty where the figure is about all buckets"),
+        Column("bucket", STRING, "bucket label; empty if the number is about all buckets"),
         Column("quantity", STRING, "mean, mean_of_buckets, bucket_mean (all of nDCG@10) or psi"),
-        Column("metric", STRING, "of the own figure: ndcg-tie-averaged@10 or ndcg@10"),
-        Column("published", FLOAT64, "the paper's figure, in [0, 1]"),
-        Column("own", FLOAT64, "this run's figure, in [0, 1]"),
+        Column("metric", STRING, "metric of this run's number: ndcg-tie-averaged@10 or ndcg@10"),
+        Column("published", FLOAT64, "the paper's number, in [0, 1]"),
+        Column("own", FLOAT64, "this run's number, in [0, 1]"),
         Column("difference", FLOAT64, "own - published"),
-        Column("low", FLOAT64, "lower end of the own figure's interval", True),
-        Column("high", FLOAT64, "upper end of the own figure's interval", True),
-        Column("inside", BOOL, "the published figure, as rounded, lies in the interval", True),
-        Column("benchmark", STRING, "benchmark id of the own figure"),
+        Column("low", FLOAT64, "lower end of the interval of this run's number", True),
+        Column("high", FLOAT64, "upper end of the interval of this run's number", True),
+        Column("inside", BOOL, "whether the published (rounded) number is in the interval", True),
+        Column("benchmark", STRING, "benchmark id of this run's number"),
         Column("n_queries", INT64, "queries of the benchmark in that language pair"),
-        Column("n_published", INT64, "queries of the paper's data; null if it does not say", True),
-        Column("differs", STRING, "what differs from the paper's data; null: nothing known", True),
+        Column(
+            "n_published",
+            INT64,
+            "queries of the paper's data; null if the paper does not give it",
+            True,
+        ),
+        Column("differs", STRING, "known differences from the paper's data; null if none", True),
     ),
     key=(
         "paper",
@@ -672,17 +732,18 @@ ATTRITION = TableSpec(
     "attrition",
     (
         Column("stage", STRING, "stage that dropped the item"),
-        Column(
-            "unit", STRING, "what the item is: documents, chunks, questions, queries, pairs, ..."
-        ),
+        Column("unit", STRING, "kind of item: documents, chunks, questions, queries, pairs, ..."),
         Column("item_id", STRING, "id of the dropped item"),
-        Column("doc_id", STRING, "document it belongs to; of a document, its own id", True),
+        Column("doc_id", STRING, "document of the item; for a document its id", True),
         Column("reason", STRING, "reason code"),
-        Column("detail", STRING, "what was found", True),
-        Column("score", FLOAT64, "the score the decision was made on", True),
+        Column("detail", STRING, "details of the reason", True),
+        Column("score", FLOAT64, "score that decided", True),
         Column("target_position", STRING, "beginning, middle or end", True),
         Column(
-            "char_length", INT32, "characters in its document; of a piece left out, its own", True
+            "char_length",
+            INT32,
+            "characters in the item's document; for a dropped piece of text its length",
+            True,
         ),
         Column("length_bin", STRING, "length bin of the item's document, where it has one", True),
         Column("language", STRING, "language"),

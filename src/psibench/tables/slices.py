@@ -1,4 +1,4 @@
-"""A slice of work that several jobs share: of domains, of documents, of queries, of texts."""
+"""Slices of work for several jobs: of domains, documents, queries or texts."""
 
 import zlib
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 SLICE = r"[0-9]+-of-[0-9]+"
-"""How paths write a slice, as a regular expression."""
+"""Regular expression of a slice in a path."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Slice:
 
     @classmethod
     def parse(cls, name: str) -> "Slice":
-        """Read ``2-of-8`` or ``/2-of-8``; ``""`` is the only slice there is."""
+        """Read ``2-of-8`` or ``/2-of-8``; ``""`` means everything."""
         return cls(*map(int, name.removeprefix("/").split("-of-"))) if name else cls()
 
     @classmethod
@@ -33,22 +33,22 @@ class Slice:
 
     @property
     def folder(self) -> str:
-        """What a path has for it: ``/2-of-8``, nothing for the only slice."""
+        """Its part of a path: ``/2-of-8``, or nothing if there is only one slice."""
         return f"/{self}" if self.of > 1 else ""
 
     def has(self, key: str | bytes) -> bool:
-        """Say whether an id or an address belongs to it.
+        """Return whether an id or an address belongs to the slice.
 
-        That depends on the id and the number of slices alone: other ids move none of them.
+        This depends only on the id and the number of slices, not on other ids.
         """
         data = key.encode() if isinstance(key, str) else key
         return zlib.crc32(data) % self.of == self.number - 1
 
     def bounds(self, n: int) -> tuple[int, int]:
-        """Return where its run of ``n`` items begins and ends; runs differ by one item at most."""
+        """Return start and end of the slice in ``n`` items; sizes differ by at most one item."""
         return (self.number - 1) * n // self.of, self.number * n // self.of
 
     def cut(self, items: Sequence[Item]) -> list[Item]:
-        """Return its run of consecutive items."""
+        """Return the consecutive items of the slice."""
         low, high = self.bounds(len(items))
         return list(items[low:high])

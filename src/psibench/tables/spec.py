@@ -1,4 +1,4 @@
-"""What a declared table is: columns with type and meaning, a key."""
+"""Table schemas: columns with type and meaning, and a key."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ STRING, INT32, INT64 = pa.string(), pa.int32(), pa.int64()
 FLOAT32, FLOAT64, BOOL = pa.float32(), pa.float64(), pa.bool_()
 CHAR_SPAN = pa.list_(pa.int32(), 2)
 ALL = "all"
-"""What a column names in rows about all of its values together: domains, lengths, languages."""
-BY_DOCUMENT = "lower end of its interval, documents (or clusters of them) as units"
+"""Value of a label column in rows over all domains, lengths or languages."""
+BY_DOCUMENT = "lower end of its interval; units: documents, or clusters of documents"
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table: its columns in order, its key (``_id`` if none is given), and whether it is open.
-
-    An open table may carry further columns.
-    """
+    """One table: columns in order, key, and whether further columns are allowed (``open``)."""
 
     name: str
     columns: tuple[Column, ...]
@@ -54,7 +51,7 @@ class TableSpec:
 def with_interval(
     name: str, text: str, *, low: str = "lower end of its interval"
 ) -> tuple[Column, ...]:
-    """Return a figure's column and those of its interval, NAME_low and NAME_high; all nullable."""
+    """Return a column and the columns of its interval, NAME_low and NAME_high; all nullable."""
     return (
         Column(name, FLOAT64, text, True),
         Column(f"{name}_low", FLOAT64, low, True),

@@ -1,10 +1,9 @@
-"""What a stage is: a function of a job, declared beside its name and its version.
+"""Stages: functions of a job with a name and a version.
 
-``@stage("verify", version=2)`` stands over the function. A rule names the stage among its
-parameters, ``stage=STAGES["verify"]``, and the one script of the workflow gives the function the
-rule's job (`psibench.tables.job`). The version is raised when the stage gives other rows for the
-same input: everything downstream is made again. Nothing else about the code is a reason to rerun,
-so refactoring and comments cost no GPU hour.
+The decorator ``@stage("verify", version=2)`` declares one. A rule names its stage as a parameter,
+``stage=STAGES["verify"]``, and the workflow's only script calls the function with the rule's job
+(`psibench.tables.job`). Raise the version when the stage gives other rows for the same input:
+Snakemake then repeats it and everything downstream. Other changes of the code cause no rerun.
 """
 
 import re
@@ -24,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., None])
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as it is declared; see `stage`."""
+    """A declared stage; see `stage`."""
 
     name: str
     version: int
@@ -46,7 +45,7 @@ def stage(name: str, *, version: int, offline: bool = False) -> Callable[[Functi
     version
         Raised when the stage gives other rows for the same input.
     offline
-        What is read of the hub is what was downloaded before.
+        Whether it reads the hub only from the local cache.
     """
 
     def declare(function: Function) -> Function:
@@ -57,7 +56,7 @@ def stage(name: str, *, version: int, offline: bool = False) -> Callable[[Functi
 
 
 class StageVersion(int):
-    """A stage's version, and which stage it is of: to Snakemake, which records it, a number."""
+    """A stage's version with the stage's name and module; for Snakemake it is a number."""
 
     stage: str
     module: str
@@ -65,7 +64,7 @@ class StageVersion(int):
 
 @cache
 def read_stages(package: Path = PACKAGE) -> dict[str, StageVersion]:
-    """Read what modules declare as stages, by name; no module is imported.
+    """Read the declared stages of all modules, by name, without importing them.
 
     Raises
     ------
@@ -85,12 +84,12 @@ def read_stages(package: Path = PACKAGE) -> dict[str, StageVersion]:
 
 
 def version_of(name: str) -> int:
-    """Return a stage's version, imported or not; KeyError if there is none."""
+    """Return a stage's version; KeyError if there is no such stage."""
     return DECLARED[name].version if name in DECLARED else int(read_stages()[name])
 
 
 class RuleJob(Protocol):
-    """What a script is given of its rule."""
+    """The object that Snakemake gives to a script."""
 
     rule: str
     input: Any  # these five by name: ``items()``
@@ -104,7 +103,7 @@ class RuleJob(Protocol):
 
 
 def call(declared: Stage, rule: RuleJob) -> None:
-    """Call a stage with its job; what domains have written to unfinished tables is removed."""
+    """Call a stage with its job; remove rows of unfinished tables afterwards."""
     job = job_of(declared, rule)
     try:
         declared.function(job)
@@ -113,7 +112,7 @@ def call(declared: Stage, rule: RuleJob) -> None:
 
 
 def job_of(declared: Stage, rule: RuleJob) -> Job:
-    """Make a stage's job of what its rule has.
+    """Make a stage's job from its rule.
 
     Raises
     ------
