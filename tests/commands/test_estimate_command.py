@@ -139,7 +139,7 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
     uncounted = config(folder, benchmarks={"mine": MINE | {"sample": sample}})
     assert (
         "Text count of mine unknown: its section has no sample.n_documents. Run `psibench run "
-        "CONFIG -- --until sample build` (makes no paid calls)."
+        "CONFIG -- --until sample` (makes no paid calls)."
     ) in estimate(capsys, uncounted)
 
 

@@ -58,8 +58,8 @@ def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
     assert "Expected values: actual ones are mostly 1/2 to 2 times these." in told
     assert "GPU hours by 100 TFLOPS (encoding.gpu_tflops)" in told
     assert (
-        "Text count of small unknown: its texts are on the hub. Run `psibench run CONFIG -- "
-        "--until sample build` (makes no paid calls)."
+        "Text count of small unknown: its texts are on the hub. Run `psibench run CONFIG "
+        "results/small/statistics.parquet` (makes no paid calls)."
     ) in told
     assert "encoding.shards: NUMBER" in told
     assert "Time of unsized unknown: its entry has no size (parameters_m" in told

@@ -35,7 +35,7 @@ TARGETS = [
 ]
 PAIR = "eng-Latn-eng-Latn"
 AFTER_REMOVAL = {
-    **{"remove_negatives": 1, "tiny": 1, "ledger": 1},
+    **{"data": 1, "tiny": 1, "ledger": 1},
     "summaries": 1,
 }
 
@@ -156,7 +156,7 @@ def test_another_margin_asks_no_writing_task_and_scores_no_known_pair(chain_copy
         "ask": 6,  # grades, audit and judges: none that writes
         **{"assemble_raw": 1, "score_pairs": 2, "negatives": 1},
         # One run of the raw view serves its recall, the benchmark and its tiny subset.
-        **{"judge_pairs": 3, "search_lexical": 1, "score": 1, "score_shared": 2},
+        **{"judge_pairs": 3, "search_lexical": 1, "score": 3},
     }
     before, started = ids(chain_copy, f"{CHAIN}-raw"), time.time()
     chain_copy.run(f"{BUILD}/pair_scores/{LEXICAL[0]}.parquet")
@@ -174,7 +174,7 @@ def test_the_judges_template_reruns_the_judges_and_what_follows(chain_copy: Proj
     header, body = text.rsplit("---\n", 1)
     assert "You judge" in body
     prompt.write_text(f"{header}---\n{body.replace('You judge', 'Now you judge', 1)}")
-    evaluated = {"score_shared": 2}  # the clean one and the tiny one, by the run of the raw one
+    evaluated = {"score": 2}  # the clean one and the tiny one, by the run of the raw one
     judges = {"ask": 3, "judge_pairs": 2}  # what the first one reads is as it was
     assert chain_copy.planned(*TARGETS) == AFTER_REMOVAL | judges | evaluated
     started = time.time()

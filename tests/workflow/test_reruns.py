@@ -72,7 +72,7 @@ def test_a_changed_file_with_an_older_date_reruns_what_reads_it(
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     planned = project.planned()
-    readers = {"squad.json": ("build", 1), "checkpoint/model.safetensors": ("encode", 2)}
+    readers = {"squad.json": ("data", 1), "checkpoint/model.safetensors": ("encode", 2)}
     rule, n_jobs = readers[name]
     assert planned[rule] == n_jobs
 
@@ -89,7 +89,7 @@ def test_another_local_tokenizer_reruns_what_counts_tokens(tmp_path: Path) -> No
     path = tmp_path / "checkpoint" / "tokenizer.json"
     path.write_text(path.read_text() + " ")
     os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-    assert project.planned(corpus)["build"] == 1
+    assert project.planned(corpus)["data"] == 1
 
 
 def test_a_file_above_the_checksum_limit_counts_by_content(project: Project) -> None:
@@ -103,7 +103,7 @@ def test_a_dry_run_of_a_new_config_hashes_no_source(tmp_path: Path) -> None:
     source = {"kind": "files", "paths": [str(project.repository / "docs")]}
     own = {"recipe": "known_item", "source": source}
     project.write_config(tiny_config() | {"benchmarks": {"own": own}, "models": ["bm25"]})
-    assert project.planned()["build"] == 1
+    assert project.planned()["data"] == 1
     assert not (tmp_path / "store" / "inputs.json").exists()
 
 
@@ -155,7 +155,7 @@ def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
 ) -> None:
     source = project.folder / "squad.json"
     source.write_text(source.read_text().replace("name3 ", "name3 what "))
-    assert project.planned()["build"] == 1
+    assert project.planned()["data"] == 1
     # The answers move with the text: the file is made anew with a further context.
     write_squad(source, n_contexts=31)
     project.run("results/psi_table.csv")

@@ -83,7 +83,7 @@ def test_tables_of_another_config_are_replaced_by_force_only(project: Project) -
 
 
 def test_no_table_is_printed_where_it_need_not_be_of_this_config(project: Project) -> None:
-    until = ("--", "--until", "build")
+    until = ("--", "--until", "data")
     done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml", *until)
     assert done.returncode == 0, done.stderr
     assert "Written:" not in done.stdout

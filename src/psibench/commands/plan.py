@@ -153,11 +153,21 @@ def unknown_counts(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
     """Say which benchmarks' texts cannot be counted yet, why, and which run counts them."""
     names = table.filter(basis="unknown")["benchmark"]
     for name in dict.fromkeys(plan.named[one].base for one in names):
+        planned = plan.benchmarks[name]
         yield (
-            f"Text count of {name} unknown: {_why_unknown(plan.benchmarks[name])}. Run `psibench "
-            "run CONFIG -- --until sample build` (makes no paid calls). Until then its encodings "
-            "are one job each, or `encoding.shards: NUMBER` jobs."
+            f"Text count of {name} unknown: {_why_unknown(planned)}. Run `psibench run CONFIG "
+            f"{_counting(planned)}` (makes no paid calls). Until then its encodings are one job "
+            "each, or `encoding.shards: NUMBER` jobs."
         )
+
+
+def _counting(planned: "PlannedBenchmark") -> str:
+    """Return the arguments of a run that reads a benchmark's texts and asks no language model."""
+    if planned.is_generated:
+        return "-- --until sample"
+    if not planned.translated:
+        return f"results/{planned.id}/statistics.parquet"
+    return " ".join(path for lang in planned.native for path in planned.tables(lang, "corpus"))
 
 
 def _why_unknown(planned: "PlannedBenchmark") -> str:
