@@ -124,6 +124,9 @@ def about(rule) -> dict:
         "message": rule.message,
         "script": rule.script,
         **{name: name in rule.resources for name in ("mem_mb", "runtime")},
+        # The hash of its outside files, where it has some.
+        "content": "content" in rule.params.keys()
+        or not any(hasattr(one, "is_outside") for one in rule.input),
     }
     return {
         "stages": list(names),

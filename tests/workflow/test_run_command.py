@@ -108,7 +108,7 @@ def test_another_workflow_has_it_as_a_module_with_a_config_of_its_own(tmp_path: 
     planned = run(tmp_path, *snakemake, "--dry-run", "mine.csv")
     said = planned.stdout + planned.stderr
     assert planned.returncode == 0, said
-    for job in ("mine", "psibench_build", "psibench_score", "psibench_summaries"):
+    for job in ("mine", "psibench_data", "psibench_score", "psibench_summaries"):
         assert re.search(rf"(?m)^{job} +1$", said), job
     corpus = "results/tiny/data/eng-Latn/corpus.parquet"
     done = run(tmp_path, *snakemake, corpus)
@@ -138,7 +138,7 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
     assert failed.returncode == 2, failed.stderr
     last = failed.stderr.strip().splitlines()[-1]
     assert last.startswith("psibench run: no known-item query from 1 documents;")
-    log = "logs/own/build/eng-Latn.log"
+    log = "logs/own/data/eng-Latn.log"
     assert last.endswith(f"(log: {log})")
     assert "Traceback" not in (tmp_path / log).read_text()
     assert not list((tmp_path / "results").rglob("*.parquet"))

@@ -7,8 +7,6 @@ rule on_cpu:
         "../../envs/cpu.yaml"
     resources:
         **needs(4000, 25),
-    params:
-        content=content,
     message:
         "{rule}: {output[0]}"
     script:

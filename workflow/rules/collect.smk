@@ -1,10 +1,11 @@
 # The tables and the page a user asks for.
+board_files = [board.path for board in settings.leaderboards]
 
 
 use rule on_cpu as summaries with:
     input:
         **{name: per_pair(scored[name]) for name in ("psi", "buckets", "comparisons")},
-        board_files=outside([board.path for board in settings.leaderboards]),
+        board_files=outside(board_files),
     output:
         **{name: f"results/{name}.parquet" for name in summaries.summary_names(plan)},
         **{
@@ -16,6 +17,7 @@ use rule on_cpu as summaries with:
     benchmark:
         "benchmarks/summaries.tsv"
     params:
+        content=content("summaries", board_files),
         boards=config["leaderboards"],
         notice=settings.report.notice,
         stage=STAGES["summaries"],
@@ -95,6 +97,7 @@ use rule on_cpu as report with:
     resources:
         **needs(4000, 3, minutes=120),
     params:
+        content=content("report", figure_files(references)),
         benchmarks={name: config["benchmarks"][name] for name in plan.queried},
         models={name: config["registry"][name] for name in settings.models},
         verification=summaries.verification_files(plan),

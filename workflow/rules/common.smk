@@ -4,6 +4,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
+from snakemake.io import apply_wildcards
 
 try:
     from psibench.cluster.contents import (
@@ -180,17 +181,27 @@ def outside(files):
         refuse_future_dates(filter(is_outside, every))
         return marked(found) if isinstance(found, str) else [*map(marked, every)]
 
+    of_job.is_outside = True
     return of_job
 
 
-def content(wildcards, input, output):
-    """The hash of a job's outside files, its parameter `content`.
+def content(rule, *files):
+    """Ask for the hash of the outside files of a rule's job, its parameter `content`.
 
-    A dry run hashes none for a job whose output is still to be made.
+    A dry run hashes none for a job whose output is still to be made. The function takes no `input`:
+    Snakemake compares no parameter that a function derives from inputs.
     """
-    if workflow.dryrun and not Path(output[0]).exists():
-        return "to be hashed"
-    return outside_content(input)
+
+    def of_job(wildcards):
+        made = apply_wildcards(getattr(rules, rule).output[0], wildcards)
+        if workflow.dryrun and not Path(made).exists():
+            return "to be hashed"
+        found = [asked(one, wildcards) for one in files]
+        return outside_content(
+            path for one in found for path in ([one] if isinstance(one, str) else one)
+        )
+
+    return of_job
 
 
 def planned(w):
@@ -331,6 +342,51 @@ def model_files(w):
 def sources(w):
     """The local files that a job's domains are read from."""
     return paths.sources_of(plan, w.benchmark, w.lang, w.part)
+
+
+def reranker_files(w):
+    """What a job's reranker is loaded from."""
+    return paths.reranker_inputs(plan, w.reranker)
+
+
+def own_reranker_files(w):
+    """What the reranker of a job's model is loaded from."""
+    return paths.reranker_inputs(plan, own_reranker(w))
+
+
+def base_files(w):
+    """What a training starts from."""
+    return paths.base_inputs(plan, w.trained)
+
+
+def persona_files(w):
+    """The file with the personas of a benchmark."""
+    return plan.personas[w.benchmark]
+
+
+def persona_encoder_files(w):
+    """What the encoder of personas is loaded from."""
+    return paths.model_inputs(plan, persona_encoder(w))
+
+
+def external_run_files(w):
+    """The user's run files of a model on a language pair."""
+    return paths.external_run_files(
+        plan, w.benchmark, w.model, w.query_lang, w.corpus_lang
+    )
+
+
+# Phrases that language models add to translations; files with grades by people.
+prefix_list, refusal_list = (
+    str(CLEANING / f"{name}.yaml") for name in ("prefixes", "refusals")
+)
+human_grades = leaf("translate", "quality", "human")
+
+
+def data_files(w):
+    """The files outside of results/ that a benchmark's tables are made of."""
+    found = paths.data_inputs(plan, w.benchmark, w.lang, w.part)
+    return [path for name in ("sources", "tokenizer") for path in found.get(name, ())]
 
 
 def data_inputs(w):

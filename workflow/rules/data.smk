@@ -21,6 +21,7 @@ use rule on_cpu as data with:
         **needs(4000, 25, of=share_of_data, minutes=lambda w: 60 * len(domains(w))),
         **on_empty,
     params:
+        content=content("data", data_files),
         domains=lambda w: jobs.data_domains(plan, w.benchmark, w.lang, w.part),
         section=lambda w: jobs.data_section(plan, w.benchmark, w.lang),
         place=lambda w: jobs.data_place(plan, w.benchmark, w.lang),
@@ -46,6 +47,7 @@ use rule on_cpu as assemble_raw with:
         **needs(4000, 25, of=largest_share),
         **on_empty,
     params:
+        content=content("assemble_raw", length_tokenizer),
         domains=domains,
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["assemble"],
@@ -90,6 +92,7 @@ use rule on_cpu as statistics with:
     resources:
         **needs(4000, 0.2, minutes=240),
     params:
+        content=content("statistics", length_tokenizer),
         places=lambda w: paths.places(plan, w.benchmark),
         schemes=leaf("buckets"),
         length_tokenizer=settings.length_tokenizer,

@@ -22,6 +22,7 @@ use rule on_cpu as sample with:
             minutes=lambda w: 240 * len(domains(w)),
         ),
     params:
+        content=content("sample", sources, length_tokenizer),
         domains=lambda w: jobs.sample(plan, w.benchmark, w.lang, w.part),
         store=settings.store,
         stage=STAGES["sample"],
@@ -30,8 +31,8 @@ use rule on_cpu as sample with:
 use rule on_gpu as personas with:
     input:
         documents=rules.sample.output.documents,
-        personas=outside(lambda w: plan.personas[w.benchmark]),
-        checkpoint=outside(lambda w: paths.model_inputs(plan, persona_encoder(w))),
+        personas=outside(persona_files),
+        checkpoint=outside(persona_encoder_files),
     output:
         candidates="results/{benchmark}/build/{lang}{part}/persona_candidates.parquet",
     log:
@@ -48,6 +49,7 @@ use rule on_gpu as personas with:
         tokens_per_batch=settings.encoding.tokens_per_batch,
         tokens_per_part=settings.encoding.tokens_per_part,
     params:
+        content=content("personas", persona_files, persona_encoder_files),
         domains=domains,
         section=leaf("personas"),
         entry=lambda w: jobs.entry(plan, persona_encoder(w)),
@@ -85,7 +87,6 @@ use rule on_cpu as ask with:
         gpu=lambda w: jobs.ask_gpus(plan, w.benchmark, w.task),
         budgeted_llm=lambda w: jobs.budgeted(plan, w.benchmark, w.task),
     params:
-        content=None,
         domains=lambda w: planned(w).asked_about(w.task, w.lang, w.part),
         asked=lambda w: jobs.ask(plan, w.benchmark, w.task, w.lang),
         step=lambda w: planned(w).flow_step(w.task),

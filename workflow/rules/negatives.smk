@@ -57,7 +57,7 @@ use rule on_gpu as score_pairs with:
         recall=recall_table,
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=earlier_scores("false_negatives"),
-        checkpoint=outside(lambda w: paths.reranker_inputs(plan, w.reranker)),
+        checkpoint=outside(reranker_files),
     output:
         scores="results/{benchmark}/build/{lang}{part}/pair_scores/{reranker}{portion}.parquet",
     log:
@@ -76,6 +76,7 @@ use rule on_gpu as score_pairs with:
         **on_device,
         tokens_per_batch=lambda w: jobs.scoring_tokens(plan, w.reranker),
     params:
+        content=content("score_pairs", reranker_files),
         domains=domains,
         top_k=leaf("false_negatives", "recall", "top_k"),
         scoring=lambda w: jobs.pair_scoring(plan, w.benchmark, w.reranker),

@@ -36,6 +36,7 @@ use rule on_cpu as published with:
     benchmark:
         "benchmarks/published.tsv"
     params:
+        content=content("published", published_files()),
         benchmarks={name: config["benchmarks"][name] for name in compared_sections},
         run_title=settings.report.title,
         stage=STAGES["published"],

@@ -37,6 +37,7 @@ use rule on_gpu as probe with:
         tokens_per_part=settings.encoding.tokens_per_part,
         seconds_per_part=settings.encoding.seconds_per_part,
     params:
+        content=content("probe", model_files, length_tokenizer),
         entry=entry,
         model_version=model_version,
         domains=domains,

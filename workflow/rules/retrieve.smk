@@ -49,6 +49,7 @@ use rule on_gpu as encode with:
         tokens_per_part=settings.encoding.tokens_per_part,
         seconds_per_part=settings.encoding.seconds_per_part,
     params:
+        content=content("encode", model_files),
         entry=entry,
         model_version=model_version,
         domains=domains,
@@ -77,6 +78,7 @@ use rule on_cpu as embed_api with:
         **needs(4000, 6, minutes=1440),
         budgeted_llm=lambda w: jobs.budgeted(plan, w.benchmark, model=w.model),
     params:
+        content=content("embed_api", model_files),
         entry=entry,
         model_version=model_version,
         domains=domains,
@@ -150,7 +152,7 @@ use rule on_gpu as rerank with:
         corpora=tables("corpus", corpus_lang),
         queries=tables("queries", query_lang),
         judged=tables("queries", corpus_lang),
-        checkpoint=outside(lambda w: paths.reranker_inputs(plan, own_reranker(w))),
+        checkpoint=outside(own_reranker_files),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
         # What it reads of each query's positive: beside another query it is another part.
@@ -166,6 +168,7 @@ use rule on_gpu as rerank with:
         **on_device,
         tokens_per_batch=lambda w: jobs.scoring_tokens(plan, own_reranker(w)),
     params:
+        content=content("rerank", own_reranker_files),
         entry=entry,
         reranker=lambda w: jobs.reranker_entry(plan, own_reranker(w)),
         domains=domains,
@@ -207,11 +210,7 @@ use rule on_cpu as fuse with:
 # Rankings that somebody else's system made: files of the user's.
 use rule on_cpu as import_run with:
     input:
-        files=outside(
-            lambda w: paths.external_run_files(
-                plan, w.benchmark, w.model, w.query_lang, w.corpus_lang
-            )
-        ),
+        files=outside(external_run_files),
         queries=tables("queries", query_lang),
         judged=tables("queries", corpus_lang),
     output:
@@ -223,6 +222,7 @@ use rule on_cpu as import_run with:
     wildcard_constraints:
         model=patterns["external runs"],
     params:
+        content=content("import_run", external_run_files),
         entry=entry,
         domains=domains,
         prefix_ids=lambda w: getattr(planned(w).section, "prefix_ids", False),

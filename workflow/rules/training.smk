@@ -35,7 +35,7 @@ use rule on_gpu as train_model with:
         pairs=rules.sample_training.output.pairs,
         queries=pool("queries"),
         corpus=pool("corpus"),
-        checkpoint=outside(lambda w: paths.base_inputs(plan, w.trained)),
+        checkpoint=outside(base_files),
     output:
         # The last file of the checkpoint's folder.
         model="results/training/{training}/models/{trained}/model.json",
@@ -51,6 +51,7 @@ use rule on_gpu as train_model with:
         # How often it saves changes nothing in the result.
         save_minutes=leaf("settings", "save_minutes"),
     params:
+        content=content("train_model", base_files),
         entry=lambda w: jobs.base(plan, w.trained),
         settings=leaf("settings", without=["save_minutes"]),
         distribution=lambda w: plan.config.trained[w.trained].distribution,

@@ -16,6 +16,7 @@ use rule on_cpu as text_parts with:
     wildcard_constraints:
         benchmark=having("translate"),
     params:
+        content=content("text_parts", length_tokenizer),
         domains=domains,
         max_part_tokens=leaf("translate", "max_part_tokens"),
         length_tokenizer=settings.length_tokenizer,
@@ -28,8 +29,8 @@ use rule on_cpu as mark_translations with:
         queries=tables("queries", source_lang),
         text_parts=built("text_parts", source_lang),
         translations=built("translate"),
-        prefix_list=outside(str(CLEANING / "prefixes.yaml")),
-        refusal_list=outside(str(CLEANING / "refusals.yaml")),
+        prefix_list=outside(prefix_list),
+        refusal_list=outside(refusal_list),
     output:
         translated="results/{benchmark}/build/{lang}{part}/translated.parquet",
         suspects="results/{benchmark}/build/{lang}{part}/refusal_suspects.parquet",
@@ -45,6 +46,7 @@ use rule on_cpu as mark_translations with:
         **needs(4000, 25, minutes=120),
         **on_empty,
     params:
+        content=content("mark_translations", prefix_list, refusal_list),
         domains=domains,
         prefixes=leaf("translate", "clean", "prefixes"),
         refusals=lambda w: planned(w).section.translate.clean.refusals is not None,
@@ -80,7 +82,7 @@ use rule on_cpu as quality with:
             "results/{{benchmark}}/build/{lang}/judge_translation.parquet",
             lang=leaf("translate", "to"),
         ),
-        human=outside(leaf("translate", "quality", "human")),
+        human=outside(human_grades),
     output:
         quality="results/{benchmark}/translation_quality.parquet",
         agreement="results/{benchmark}/translation_agreement.parquet",
@@ -91,6 +93,7 @@ use rule on_cpu as quality with:
     wildcard_constraints:
         benchmark=having("translate", "quality"),
     params:
+        content=content("quality", human_grades),
         languages=leaf("translate", "to"),
         stage=STAGES["quality"],
 

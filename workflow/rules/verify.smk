@@ -8,7 +8,7 @@ use rule on_gpu as score_parts with:
         candidates=candidates_before("verify"),
         # One after the other, the cheapest first: what is decided is not scored again.
         earlier=earlier_scores("verify"),
-        checkpoint=outside(lambda w: paths.reranker_inputs(plan, w.reranker)),
+        checkpoint=outside(reranker_files),
     output:
         scores="results/{benchmark}/build/{lang}{part}/scores/{reranker}{portion}.parquet",
     log:
@@ -26,6 +26,7 @@ use rule on_gpu as score_parts with:
         **on_device,
         tokens_per_batch=lambda w: jobs.scoring_tokens(plan, w.reranker),
     params:
+        content=content("score_parts", reranker_files),
         domains=domains,
         scoring=lambda w: jobs.part_scoring(plan, w.benchmark, w.reranker),
         store=settings.store,
