@@ -125,7 +125,7 @@ def about(rule) -> dict:
         "script": rule.script,
         **{name: name in rule.resources for name in ("mem_mb", "runtime")},
         # The hash of its outside files, where it has some.
-        "content": "content" in rule.params.keys()
+        "content": "content" in dict(rule.params._allitems())
         or not any(hasattr(one, "is_outside") for one in rule.input),
     }
     return {
