@@ -104,7 +104,7 @@ use rule on_cpu as report with:
         languages=summaries.language_files(plan),
         examples=summaries.example_files(plan),
         references=references,
-        # What was probed before is linked; `psibench run shipped:examples/probes.yaml probes` comes after the report, or never.
+        # A page of earlier probes is linked: the target `probes` is made after the report, or never.
         links=lambda w: {
             Path(page).name: name
             for page, name in (

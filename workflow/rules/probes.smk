@@ -1,4 +1,4 @@
-# Probes: texts changed at known places, what becomes of their vectors. `psibench run shipped:examples/probes.yaml probes`.
+# Probes: texts changed at known places, what becomes of their vectors. Target: `probes`.
 compared_probes = paths.compared_probes(plan)
 
 

@@ -69,7 +69,7 @@ Ids = Annotated[list[Id], AfterValidator(refuse_repeats)]
 
 
 class Probes(Section):
-    """Probes of what an embedding looks at (`psibench run shipped:examples/probes.yaml probes`, docs/probes.md)."""
+    """Probes of what an embedding looks at: the workflow's target `probes`, see docs/probes.md."""
 
     names: Names = Field(default=list(PROBES), min_length=1)
     """Which probes."""
