@@ -16,20 +16,6 @@ use rule on_cpu as summaries with:
         notice=settings.report.notice,
 
 
-# Models that are meant to be less position-sensitive, before and after.
-use rule on_cpu as mitigations with:
-    input:
-        psi_table="results/psi_table.parquet",
-        comparisons="results/comparisons.parquet",
-        read=summaries.paths_in(summaries.mitigation_costs(plan)),
-    output:
-        parquet="results/mitigations.parquet",
-        csv=in_report("results/mitigations.csv"),
-    params:
-        costs=summaries.mitigation_costs(plan),
-        store=settings.store,
-
-
 # What every step left out, counted and used, checked against each other.
 use rule on_cpu as ledger with:
     input:

@@ -23,7 +23,7 @@ use rule on_cpu as score with:
         models=per_job(paths.compared_models),
         control=per_job(Plan.position_blind),
         windows=per_job(Plan.input_lengths),
-        mitigations=per_job(Plan.mitigations),
+        pairs=per_job(Plan.given_pairs),
         schemes=setting("buckets"),
         length_buckets=setting("length_buckets"),
         metrics=settings.metrics,

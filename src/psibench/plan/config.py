@@ -146,6 +146,9 @@ class Config(Section):
     training: dict[Id, Training] = Field(default_factory=dict)
     """Bases to be trained on a benchmark's queries, by id; what is trained is evaluated on the
     others as ID-DISTRIBUTION-sSEED, beside `models`."""
+    compare: dict[Id, Id] = Field(default_factory=dict)
+    """Models that results/comparisons.csv also compares: each key with its value, on the same
+    queries."""
     leaderboards: list[Leaderboard] = Field(default_factory=list)
     """Scores of the same models elsewhere, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
@@ -202,6 +205,7 @@ class Config(Section):
                 (f"benchmarks.{n}.models", b.models, "models", [*among])
                 for n, b in self.benchmarks.items()
             ),
+            ("compare", [*self.compare, *self.compare.values()], "models", models),
             ("probes.models", probes.models, "models", models),
             ("probes.benchmarks", probes.benchmarks, "benchmarks", [*self.benchmarks]),
         ):
@@ -210,6 +214,12 @@ class Config(Section):
         known = probes.models or models
         for one in {*probes.compare, *probes.compare.values()}.difference(known):
             raise ValueError(f"probes.compare: {one!r} is not among the models probed, {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_have_two_models(self) -> "Config":
+        if alike := [one for one, other in self.compare.items() if one == other]:
+            raise ValueError(f"compare: {alike[0]!r} is compared with itself")
         return self
 
     @model_validator(mode="after")
@@ -294,13 +304,6 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
     evaluated = {name: models[name] for name in config.models if name in models}
-    for name, entry in evaluated.items():
-        base = entry.mitigates
-        if base is not None and (base == name or base not in config.models):
-            yield (
-                f"model {name!r}: it mitigates {base!r}, which is not among models "
-                f"{config.models}. Evaluate that model, too, or take `mitigates` out of the entry"
-            )
     compared = [name for pair in config.probes.compare.items() for name in pair]
     probed = [("models", name) for name in config.probes.models or ()]
     for key, name in [*probed, *(("compare", name) for name in compared)]:

@@ -232,13 +232,12 @@ class Plan:
         models = self.models_of(benchmark, query_lang, corpus_lang)
         return next((m for m in models if self.models[m].control == "position-blind"), None)
 
-    def mitigations(
+    def given_pairs(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
-        """List the (mitigation, base model) pairs of a language pair."""
+        """List the pairs of `compare` in the config whose models a language pair has both of."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
-        named = ((model, self.models[model].mitigates) for model in models)
-        return [(model, base) for model, base in named if base in models]
+        return [pair for pair in self.config.compare.items() if {*pair} <= {*models}]
 
     def input_lengths(
         self, benchmark: str, query_lang: str, corpus_lang: str
