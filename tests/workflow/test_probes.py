@@ -40,12 +40,10 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
     assert "PSI at equal documents" in (tmp_path / "results" / "probes.html").read_text()
     assert project.planned("probes") == {}
 
-    compared = probes | {"places": 4, "compare": {"one": "minilm-static"}}
     models = ["bm25", "one", "minilm-static"]
-    project.write_config(config | {"models": models, "probes": compared})
-    planned = project.planned("probes")
+    project.write_config(config | {"models": models, "probes": probes | {"places": 4}})
     # Four of the further model, and the one that has another number of places.
-    assert (planned["probe"], planned["probe_comparison"]) == (4 + 1, 1)
+    assert project.planned("probes")["probe"] == 4 + 1
 
 
 def test_documents_alone_are_probed_also_by_a_service_that_is_named(tmp_path):

@@ -1,13 +1,11 @@
 # Probes: texts changed at known places, what becomes of their vectors. `make probes`.
 probed = "results/probes/{probe}/{benchmark}/{model}/{lang}"
-compared_probes = paths.compared_probes(plan)
 
 
 rule probes:
     input:
         "results/probe_table.csv",
         "results/probes.html",
-        ["results/probe_comparison.csv"] if compared_probes else [],
     localrule: True
 
 
@@ -62,22 +60,6 @@ use rule on_cpu as probe_table with:
     output:
         parquet="results/probe_table.parquet",
         csv=in_report("results/probe_table.csv"),
-
-
-# Two models on the same documents: before and after training.
-use rule on_cpu as probe_comparison with:
-    input:
-        rows=[f"{probed}.parquet".format(**one) for one in compared_probes],
-        others=[
-            f"{probed}.parquet".format(**one | {"model": one["other"]})
-            for one in compared_probes
-        ],
-    output:
-        parquet="results/probe_comparison.parquet",
-        csv="results/probe_comparison.csv",
-    params:
-        compared=compared_probes,
-        level=settings.uncertainty.level,
 
 
 use rule on_cpu as probe_page with:

@@ -396,9 +396,8 @@ class _Small:
                     part["models"] = [name for name in part["models"] if name in left]
                     if not part["models"]:
                         del part["models"]
-        for section in (raw, raw.get("probes", {})):
-            if compare := section.get("compare"):
-                section["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
+        if compare := raw.get("compare"):
+            raw["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
 
     def _stand_in(self) -> None:
         """Replace the entries of all that the small config names, under ids that say so."""

@@ -211,9 +211,6 @@ class Config(Section):
         ):
             if unknown := [name for name in named or () if name not in known]:
                 raise ValueError(f"{key} {unknown} are not among {kind} {known}")
-        known = probes.models or models
-        for one in {*probes.compare, *probes.compare.values()}.difference(known):
-            raise ValueError(f"probes.compare: {one!r} is not among the models probed, {known}")
         return self
 
     @model_validator(mode="after")
@@ -304,11 +301,9 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
     evaluated = {name: models[name] for name in config.models if name in models}
-    compared = [name for pair in config.probes.compare.items() for name in pair]
-    probed = [("models", name) for name in config.probes.models or ()]
-    for key, name in [*probed, *(("compare", name) for name in compared)]:
+    for name in config.probes.models or ():
         if name in evaluated and (reason := why_not(evaluated[name])) is not None:
-            yield f"config key probes.{key}: {name!r} cannot be probed: {reason}"
+            yield f"config key probes.models: {name!r} cannot be probed: {reason}"
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(config.llms) if llms else {}
     known_rerankers = load_rerankers(config.rerankers) if rerankers else {}

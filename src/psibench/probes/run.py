@@ -26,7 +26,6 @@ from psibench.probes.regression import (
     regression_figures,
 )
 from psibench.probes.retrieval import (
-    METRIC,
     REVERSAL_SCORES,
     probe_reversal,
     reversal_figures,
@@ -52,16 +51,14 @@ logger = logging.getLogger("psibench")
 class Probe:
     """What a probe is made of.
 
-    ``measure`` makes the rows of ``spec`` less `LABELS`; ``values`` are the columns that a model
-    decides. ``figures`` makes rows of PROBE_TABLE of rows that are about one thing: ``groups``
-    tells such rows apart, with what to call each. With ``whole_documents`` a document counts if all
-    its rows of a group do, without if one does.
+    ``measure`` makes the rows of ``spec`` less `LABELS`. ``figures`` makes rows of PROBE_TABLE from
+    rows about one thing: ``groups`` splits rows by thing, and names each. With ``whole_documents``
+    a document counts if all its rows of a group do, without if one does.
     """
 
     spec: TableSpec
     measure: Callable[[Job, ProbeEncoder], pl.DataFrame]
     figures: Callable[..., Iterator[Row]]
-    values: tuple[str, ...]
     groups: Callable[[pl.DataFrame], Iterable[tuple[Row, pl.DataFrame]]] = lambda rows: [({}, rows)]
     whole_documents: bool = False
 
@@ -85,21 +82,19 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
             PROBE_COSINES,
             probe_cosines,
             partial(cosine_figures, name),
-            ("cosine", METRIC),
             by_size,
             whole_documents=True,
         )
         for name in ("insertion", "removal", "segments", "moving")
     },
-    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_figures, ("before", "after")),
+    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_figures),
     "regression": Probe(
         SENTENCE_WEIGHTS,
         probe_regression,
         regression_figures,
-        ("coefficient", "importance", "r2", "mae"),
         by_order,
     ),
-    "saliency": Probe(SALIENCY, probe_saliency, saliency_figures, ("saliency",)),
+    "saliency": Probe(SALIENCY, probe_saliency, saliency_figures),
 }
 
 

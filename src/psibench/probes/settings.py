@@ -78,9 +78,6 @@ class Probes(Section):
     have to be named: their every text is paid for."""
     benchmarks: Ids | None = None
     """Ids of benchmarks whose documents are taken; null: all."""
-    compare: dict[Id, Id] = Field(default={})
-    """Two models each, the second before training, say: `{trained: base}`. Their probes are
-    compared document by document."""
     n_documents: int = Field(default=200, ge=2)
     """Documents of a language, drawn by a hash of seed and id. Reversal takes the whole corpus."""
     queries_per_document: int | None = Field(default=1, ge=1)
