@@ -51,7 +51,7 @@ use rule on_cpu as report with:
         example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=outside(figure_files(references)),
         pages=[*linked_pages],
-        training=["results/training_buckets.parquet"] if training_tables else [],
+        training=["results/training_table.parquet"] if has_training else [],
     output:
         page=in_report("results/report.html"),
     resources:

@@ -10,7 +10,6 @@ from psibench.plan.paths import (
 )
 from psibench.plan.plan import Plan
 from psibench.text.segments import POSITIONS
-from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 
@@ -18,11 +17,6 @@ def summary_names(plan: Plan) -> list[str]:
     """Return the names of the tables over all benchmarks, as files of results/ are called."""
     names = ["psi_table", "bucket_scores", "comparisons", "position_trend", "language_averages"]
     return names + (["leaderboards"] if plan.config.leaderboards else [])
-
-
-def training_tables(plan: Plan) -> list[str]:
-    """List the tables of what was trained; none where nothing trained is evaluated."""
-    return [f"results/{spec.name}.parquet" for spec in TABLES] if training_runs(plan) else []
 
 
 def training_runs(plan: Plan) -> list[dict[str, Any]]:
