@@ -106,6 +106,11 @@ def test_probes_of_what_there_is_not_are_refused(probes, said):
     assert said in refusal({"probes": probes})
 
 
+def test_probes_of_an_embedding_api_are_refused():
+    asked = {"models": ["voyage-3-large"], "probes": {"models": ["voyage-3-large"]}}
+    assert "cannot be probed: its vectors come from a service" in refusal(asked)
+
+
 def test_a_file_that_is_no_config_is_refused(tmp_path):
     (tmp_path / "c.yaml").write_text("- a")
     with pytest.raises(InputError, match=r"c\.yaml: found a list, expected a mapping of sections"):

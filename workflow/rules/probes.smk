@@ -42,18 +42,6 @@ use rule on_gpu as probe with:
         stage=STAGES["probe"],
 
 
-# Texts that a service is asked about: no GPU, but a network and a key.
-use rule probe as probe_api with:
-    wildcard_constraints:
-        model=patterns["api"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        **needs(4000, 6, minutes=1440),
-        budgeted_llm=per_job(jobs.budgeted),
-
-
 use rule on_cpu as probe_table with:
     input:
         tables=[f"{probed}.summary.parquet".format(**one) for one in plan.probed],

@@ -366,8 +366,8 @@ class Plan:
     def probed(self) -> list[dict[str, str]]:
         """The jobs of all probes: probe, benchmark, model and lang.
 
-        Models are probed that have one vector per text and are evaluated on the language. Embedding
-        APIs are probed only if the config names them. Probes of queries need evidence spans, so
+        Models are probed that have one vector per text and are evaluated on the language. Probes of
+        queries need evidence spans, so
         that benchmarks without spans or without queries are left out.
         """
         settings = self.config.probes
@@ -381,7 +381,7 @@ class Plan:
             or not isinstance(self.benchmarks[name].section, FinewebPosqRelease | Documents)
             for lang in self.benchmarks[name].languages
             for model in self.models_of(name, lang, lang)
-            if (not self.is_api(model) if settings.models is None else model in settings.models)
+            if (settings.models is None or model in settings.models)
             and why_not(self.models[model], probe) is None
         ]
 

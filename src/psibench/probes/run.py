@@ -12,10 +12,9 @@ from functools import partial
 
 import polars as pl
 
-from psibench.config.model_params import registry_entry, retrieval_params
-from psibench.config.models import EmbeddingApiModel, EncoderEntry
+from psibench.config.model_params import retrieval_params
+from psibench.config.models import EncoderEntry
 from psibench.config.sections import Encoding
-from psibench.encode.api import service_revision
 from psibench.encode.job import revisions_of
 from psibench.probes.cosines import PROBE_COSINES, by_size, cosine_figures, probe_cosines
 from psibench.probes.encoding import ProbeEncoder
@@ -114,9 +113,7 @@ def run_probe(job: Job) -> None:
         If the model cannot be probed or loaded, or a table does not fit its schema.
     """
     name, model = job.value("probe", ProbeName), job.value("model", str)
-    entry = job.value("entry", EncoderEntry | EmbeddingApiModel)
-    if isinstance(entry, EmbeddingApiModel):  # it also says what decides no vector
-        entry = registry_entry(job.config, model)
+    entry = job.value("entry", EncoderEntry)
     store, settings = job.value("store", str), job.settings(Encoding)
     encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
     probe, level = ALL_PROBES[name], job.value("level", float)
@@ -126,9 +123,7 @@ def run_probe(job: Job) -> None:
         "params": retrieval_params(entry)
         | {"dtype": encoder.dtype, "probe": name, "level": level}
         | job.section(Probes, "probes").of(name),
-        "revisions": service_revision(model, entry)
-        if isinstance(entry, EmbeddingApiModel)
-        else revisions_of(model, entry),
+        "revisions": revisions_of(model, entry),
     }
     summary = rows_frame(PROBE_TABLE, probe.summarise(found, level=level))
     labels = {

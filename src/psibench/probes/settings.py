@@ -74,8 +74,7 @@ class Probes(Section):
     names: Names = Field(default=list(PROBES), min_length=1)
     """Which probes."""
     models: Ids | None = None
-    """Ids among `models`; null: all that make one vector of a text in a job of ours. Embedding APIs
-    have to be named: their every text is paid for."""
+    """Ids among `models`; null: all that make one vector of a text in a job."""
     benchmarks: Ids | None = None
     """Ids of benchmarks whose documents are taken; null: all."""
     n_documents: int = Field(default=200, ge=2)
@@ -110,8 +109,8 @@ class Probes(Section):
 
 
 NO_GRADIENTS = (
-    "saliency needs the gradients of a transformer that runs in the job (backend "
-    "sentence-transformers) and reads a text at once: no service, no windows"
+    "saliency needs the gradients of a transformer (backend sentence-transformers) that reads a "
+    "text at once: no windows"
 )
 
 
@@ -121,7 +120,7 @@ def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
     A probe compares one vector of a text with another; saliency also asks for gradients.
     """
     if isinstance(entry, EmbeddingApiModel):
-        return NO_GRADIENTS if probe == "saliency" else None
+        return "its vectors come from a service"
     if not isinstance(entry, EncoderModel):
         return "it has no vectors"
     if entry.scores_by == "sparse":
