@@ -19,7 +19,7 @@ from psibench.plain_yaml import parse_yaml
 
 TABLES = ("psi_table", "probe_table", "training_table")
 SHOWN = ("benchmark", "query_lang", "model", "base", "distribution", "probe", "condition", "metric")
-SHOWN += ("buckets", "evidence", "mean", "psi", "value")
+SHOWN += ("buckets", "bucket", "evidence", "mean", "psi", "value")
 TOTAL = re.compile(r"^total +(\d+)$", re.MULTILINE)
 
 

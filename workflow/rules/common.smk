@@ -60,7 +60,7 @@ STAGES = read_stages()
 
 set_environment(settings.store)
 patterns = paths.wildcard_patterns(plan)
-training_tables = summaries.training_tables(plan)
+has_training = bool(summaries.training_runs(plan))
 
 
 wildcard_constraints:

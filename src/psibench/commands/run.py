@@ -33,7 +33,7 @@ CONFIG_SUFFIXES = (".yaml", ".yml")
 RESULTS = Path("results")
 WRITTEN = {
     "all": ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html"),
-    "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
+    "probes": ("probe_table.csv", "probes.html"),
 }
 """Files of a target to look at first, those that exist."""
 GO_ON = (

@@ -48,7 +48,7 @@ DENSE = "all-minilm-l6-v2"
 """What replaces models; the id says so."""
 LEXICAL, NETWORK = "embedded-bm25", "embedded-minilm-maxsim"
 """What replaces rerankers of filters, and those that are evaluated."""
-NAMES_MODELS = ("models", "model", "first_stage", "of", "mitigates", "compare")
+NAMES_MODELS = ("models", "model", "first_stage", "of", "compare")
 NAMES_RERANKERS = ("rerankers", "reranker")
 NAMES_LLMS = ("llm", "judges")
 """Keys of a config whose values are ids, by what they name."""
@@ -387,7 +387,7 @@ class _Small:
             kind = (entry.backend, entry.kind, entry.control, getattr(entry, "vectors", None))
             if kind not in seen:
                 seen.add(kind)
-                kept |= dict.fromkeys([*_below(entry, config), name])
+                kept |= dict.fromkeys([*upstream_models(entry, config), name])
         raw["models"] = [name for name in config.models if name in kept]
         left = {*raw["models"], *_made_by(raw)}
         for section in [*raw["benchmarks"].values(), raw.get("probes", {})]:
@@ -396,8 +396,8 @@ class _Small:
                     part["models"] = [name for name in part["models"] if name in left]
                     if not part["models"]:
                         del part["models"]
-        if compare := raw.get("probes", {}).get("compare"):
-            raw["probes"]["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
+        if compare := raw.get("compare"):
+            raw["compare"] = {a: b for a, b in compare.items() if {a, b} <= left}
 
     def _stand_in(self) -> None:
         """Replace the entries of all that the small config names, under ids that say so."""
@@ -502,12 +502,6 @@ def _made_by(config: Mapping[str, Any]) -> list[str]:
     return [*trained, *untrained]
 
 
-def _below(entry: Model, config: Config) -> list[str]:
-    """List the models that one rests on."""
-    mitigated = [] if entry.mitigates is None else [entry.mitigates]
-    return upstream_models(entry, config) + mitigated
-
-
 def _is_replaced(entry: Model) -> bool:
     is_hosted = entry.backend == "embedding-api"
     return is_hosted or getattr(entry, "checkpoint", EMBEDDED) != EMBEDDED
@@ -519,7 +513,7 @@ def _dense(entry: Model) -> dict[str, Any]:
     if not _is_replaced(entry):
         return dumped
     kind = {"kind": entry.kind, "scoring": "maxsim"} if entry.kind == "late-interaction" else {}
-    kept = ("query_prompt", "document_prompt", "control", "mitigates")
+    kept = ("query_prompt", "document_prompt", "control")
     return {
         "backend": "sentence-transformers",
         "checkpoint": EMBEDDED,

@@ -15,7 +15,6 @@ from psibench.config.encoders import (
     StaticModel,
 )
 from psibench.config.model_base import (
-    AttentionCalibration,
     EncoderModel,
     LateChunking,
     ModelBase,
@@ -23,7 +22,6 @@ from psibench.config.model_base import (
 )
 
 __all__ = [
-    "AttentionCalibration",
     "Bm25Model",
     "ColbertModel",
     "EmbeddingApiModel",

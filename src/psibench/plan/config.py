@@ -146,6 +146,9 @@ class Config(Section):
     training: dict[Id, Training] = Field(default_factory=dict)
     """Bases to be trained on a benchmark's queries, by id; what is trained is evaluated on the
     others as ID-DISTRIBUTION-sSEED, beside `models`."""
+    compare: dict[Id, Id] = Field(default_factory=dict)
+    """Models that results/comparisons.csv also compares: each key with its value, on the same
+    queries."""
     leaderboards: list[Leaderboard] = Field(default_factory=list)
     """Scores of the same models elsewhere, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
@@ -202,14 +205,18 @@ class Config(Section):
                 (f"benchmarks.{n}.models", b.models, "models", [*among])
                 for n, b in self.benchmarks.items()
             ),
+            ("compare", [*self.compare, *self.compare.values()], "models", models),
             ("probes.models", probes.models, "models", models),
             ("probes.benchmarks", probes.benchmarks, "benchmarks", [*self.benchmarks]),
         ):
             if unknown := [name for name in named or () if name not in known]:
                 raise ValueError(f"{key} {unknown} are not among {kind} {known}")
-        known = probes.models or models
-        for one in {*probes.compare, *probes.compare.values()}.difference(known):
-            raise ValueError(f"probes.compare: {one!r} is not among the models probed, {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_have_two_models(self) -> "Config":
+        if alike := [one for one, other in self.compare.items() if one == other]:
+            raise ValueError(f"compare: {alike[0]!r} is compared with itself")
         return self
 
     @model_validator(mode="after")
@@ -306,18 +313,9 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
     evaluated = {name: models[name] for name in config.models if name in models}
-    for name, entry in evaluated.items():
-        base = entry.mitigates
-        if base is not None and (base == name or base not in config.models):
-            yield (
-                f"model {name!r}: it mitigates {base!r}, which is not among models "
-                f"{config.models}. Evaluate that model, too, or take `mitigates` out of the entry"
-            )
-    compared = [name for pair in config.probes.compare.items() for name in pair]
-    probed = [("models", name) for name in config.probes.models or ()]
-    for key, name in [*probed, *(("compare", name) for name in compared)]:
+    for name in config.probes.models or ():
         if name in evaluated and (reason := why_not(evaluated[name])) is not None:
-            yield f"config key probes.{key}: {name!r} cannot be probed: {reason}"
+            yield f"config key probes.models: {name!r} cannot be probed: {reason}"
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(config.llms) if llms else {}
     known_rerankers = load_rerankers(config.rerankers) if rerankers else {}
