@@ -8,7 +8,7 @@ from typing import Any
 from psi_rows import frame, psi_row
 
 from psibench.report.page import ReportInput
-from psibench.report.tables import Block, FigureView, Table
+from psibench.report.tables import PageBlock, FigureView, Table
 from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.schemas import (
     BUCKET_SCORES,
@@ -71,7 +71,7 @@ def report_input(
     )
 
 
-def by_title(blocks: Iterable[Block]) -> dict[str, Any]:
+def by_title(blocks: Iterable[PageBlock]) -> dict[str, Any]:
     """The tables and figures of a part of the page under their names."""
     return {one.name if isinstance(one, Table) else one.title: one for one in blocks}
 

@@ -90,7 +90,7 @@ def test_sizes_stand_beside_those_of_both_papers(recipe, subset, column, words):
     found = statistics({("eng-Latn", "all"): sizes(5, 2, 3.0) | {"bucket:500-3120": 2}})
     info = BenchmarkInfo("b", recipe, subset=subset)
     table = by_title(language_blocks(found, info, {}, REFERENCES))[
-        "Sizes beside the published ones"
+        "Sizes and published sizes"
     ]
     assert [name.split(", ")[-1] for name in table.header] == ["size", "this run", column, column]
     rows = {row[0]: row[1:] for row in table.rows}

@@ -145,7 +145,7 @@ def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> 
     assert len({table.name for table in two}) == 8
     assert two[-1].name.endswith(" · eng-Latn · news")
     posq = [table.name for table in verification_tables((POSQ_FACTS,), INFOS[1], REFERENCES)]
-    assert posq == ["Stages beside the published ones", names[0]]
+    assert posq == ["Stages and published counts", names[0]]
     (alone,) = verification_tables((POSQ_FACTS,), INFOS[1])
     assert alone.name == names[0]
 
@@ -155,7 +155,7 @@ def test_the_page_has_the_tables_in_the_flow_of_their_benchmark_and_no_view(veri
     order = ["From documents to queries", "Do the filters", "Margin: queries kept", "Audit of"]
     places = [first.index(name) for name in order]
     assert places == sorted(places)
-    assert "Stages beside the published ones" in second
+    assert "Stages and published counts" in second
     assert "Margin: queries kept" not in second
     assert "fineweb-raw" not in verified_page
     assert "6 PSI rows" in verified_page  # three models, two benchmarks

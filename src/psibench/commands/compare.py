@@ -39,7 +39,7 @@ from psibench.report.comparison import (
     render_comparison,
     section,
 )
-from psibench.report.wording import ALPHA, change, p_text, p_value
+from psibench.report.wording import change, p_text, p_value
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
@@ -156,7 +156,7 @@ def _adjusted(
 def _judge(row: Mapping[str, Any], loss: float, family: str) -> int:
     """Say whether the first system's mean is worse by so much and significantly; the exit code."""
     p = row["p_difference_adjusted"]
-    is_worse = p is not None and p <= ALPHA and row["difference"] <= -loss
+    is_worse = p is not None and p <= SIGNIFICANCE_LEVEL and row["difference"] <= -loss
     why = (
         f"no p: {row['n_documents']} documents, and {FEWEST_DOCUMENTS} are needed"
         if p is None

@@ -1,4 +1,4 @@
-"""The PSI table and what it says, as text for a terminal."""
+"""Terminal text of the PSI table, its verdicts, span metrics and human labels."""
 
 import sys
 from collections import Counter
@@ -16,23 +16,25 @@ from psibench.metrics.constants import (
     FEWEST_CLUSTERS,
     FEWEST_DOCUMENTS,
     FEWEST_GRADED,
+    SIGNIFICANCE_LEVEL,
 )
 from psibench.report.verdict import (
     ASSUMPTION,
-    SCHEME_RULE,
-    WORDS,
+    CUT_OFF,
+    NOT_TESTABLE,
+    SENSITIVE,
+    VERDICT_LABELS,
+    ModelVerdict,
     Row,
-    Verdict,
-    cut_words,
+    cut_text,
     has_flag,
     shown_psi,
     verdicts,
 )
 from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
-    ALPHA,
     interval,
-    number,
+    number_text,
     p_text,
     p_value,
     pair_text,
@@ -42,20 +44,20 @@ from psibench.tables.spec import ALL
 
 FORMS: dict[str, Form] = {"p": p_value}
 WIDE = 200
-"""Columns of tables where no terminal says how many it has."""
+"""Width of tables, characters, if the output is not a terminal."""
 ISOLATES = str.maketrans("", "", "\u2068\u2069")
-"""Marks around names that are for pages; a terminal shows them as boxes."""
-STYLES = {"sensitive": "bold red", "truncation": "bold yellow", "not testable": "dim"}
+"""Removes the marks around names, which a terminal shows as boxes."""
+STYLES = {SENSITIVE: "bold red", CUT_OFF: "bold yellow", NOT_TESTABLE: "dim"}
 BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 
 
 def print_glance(table: pl.DataFrame, file: Path | None) -> None:
-    """Print what a PSI table comes to: by model a row that ends in a word, and what to do.
+    """Print a row and a verdict for each model of a PSI table.
 
-    This is of the slices that a page leads with, by each benchmark's first bucket scheme; a model's
-    line names other schemes that differ. Each other language pair is a line, and each
-    benchmark that is a view of another one. Colour and width are the terminal's. ``file`` is where
-    the whole table is; None where it is not kept.
+    The rows are over all domains and lengths, in each benchmark's leading language pair and first
+    bucket scheme; a model's line names other schemes that disagree. Other language pairs, and
+    benchmarks that are views of another one, have one line each. ``file`` is the path of the whole
+    table; None if it was not written.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = console.width if sys.stdout.isatty() else WIDE
@@ -73,19 +75,20 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
         title = _title(table, name, *pair)
         if is_leading and not is_view:
             console.print(f"\n{title}: {group['metric'][0]} by {group['buckets'][0]}")
-            for block in _word_tables(found, by_model, width=console.width):
+            for block in _verdict_tables(found, by_model, width=console.width):
                 console.print(block)
         elif is_leading or not is_view:
             shorter.append(f"{title}: {_in_short(found, by_model)}")
     console.print(*(["", *shorter, ""] if shorter else [""]), sep="\n")
     if file is not None:
-        console.print(f"All views of the evidence, tests and flags: {file}")
+        console.print(f"Full results: {file}")
 
 
 def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
-    """Yield means of the metrics of spans by position, in the first bucket scheme, if any.
+    """Yield the means of span metrics by position, in the first bucket scheme.
 
-    ``buckets`` and ``psi`` are BUCKET_SCORES and PSI_TABLE of one benchmark; p is the adjusted one.
+    Yields nothing without span metrics. ``buckets`` and ``psi`` are BUCKET_SCORES and PSI_TABLE of
+    one benchmark; p is the adjusted one.
     """
     every = {"evidence": "all", "domain": ALL, "length_bucket": ALL}
     of_spans = pl.col("metric").str.starts_with("span-")
@@ -102,77 +105,72 @@ def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
     yield ""
 
 
-def _title(table: pl.DataFrame, name: str, asked: str, searched: str) -> str:
-    """Name a benchmark, and where it has several the language pair."""
+def _title(table: pl.DataFrame, name: str, query_lang: str, corpus_lang: str) -> str:
+    """Return the benchmark's name, with the language pair if it has several."""
     several = table.filter(benchmark=name).select(BY_PAIR).n_unique() > 1
-    return f"{name}, {pair_text(asked, searched)}" if several else name
+    return f"{name}, {pair_text(query_lang, corpus_lang)}" if several else name
 
 
-def _word_tables(
-    found: Sequence[Verdict], by_model: Mapping[str, Row], *, width: int
+def _verdict_tables(
+    found: Sequence[ModelVerdict], by_model: Mapping[str, Row], *, width: int
 ) -> Iterator[RenderableType]:
-    """Yield the figures that the words rest on, a row per model, and a line per model on each."""
+    """Yield a table of numbers and labels, its notes, and a table of the models' lines."""
     gap, is_narrow = 2 if width > 90 else 1, width < 80
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     table.add_column("\nmodel", overflow="fold", min_width=8 if is_narrow else None)
-    for heading in ("\nmean", "PSI at equal\ndocuments", "\np", "p against\ncontrol", "\ngiven"):
+    for heading in ("\nmean", "PSI at equal\ndocuments", "\np", "p against\ncontrol", "\nin input"):
         table.add_column(heading, justify="right", no_wrap=not is_narrow)
-    table.add_column(no_wrap=not is_narrow)
+    table.add_column()
     lines = Table.grid(padding=(0, 2, 0, 0))
     plain = set()
     for one in found:
-        row, style = by_model[one.model], STYLES.get(one.word, "")
+        row, style = by_model[one.model], STYLES.get(one.label, "")
         name = "psi_same" if row["psi_same"] is not None or row["psi"] is None else "psi"
         plain |= {row["test"]} if name == "psi" else set()
         table.add_row(
             one.model,
-            number(row["mean"]),
+            number_text(row["mean"]),
             shown_psi(row, name) + "*" * (name == "psi"),
             p_value(row["p_adjusted"]),
             p_value(row["p_control_adjusted"]),
             percent(row["seen"], 0),
-            Text(one.word, style),
+            Text(one.label, style),
         )
         lines.add_row(Text(one.model, style), one.advice.translate(ISOLATES))
     yield table
     notes = []
     if plain:
-        note = "* Of plain means, which mix position with document."
-        tests_another = " Without interval: p is of another test, within documents."
+        note = "* PSI of plain means, which mix position with document difficulty."
+        tests_another = " Without an interval, p is from a test within documents."
         notes.append(note + tests_another * ("within" in plain))
-    if any(one.word == "sensitive" for one in found):
+    if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
-    if any(one.is_disputed for one in found):
-        notes.append(SCHEME_RULE)
     yield "\n".join([*notes, ""]) if notes else ""
     yield lines
 
 
-def _in_short(found: Sequence[Verdict], by_model: Mapping[str, Row]) -> str:
-    """Return how many models have which word, the largest PSI of those tested, the largest cut.
-
-    Where clusters are few, that it holds in these.
-    """
-    counts = Counter(one.word for one in found)
-    said = ", ".join(f"{counts[word]} {word}" for word in WORDS if counts[word])
-    tested = [by_model[one.model] for one in found if one.word != "not testable"]
+def _in_short(found: Sequence[ModelVerdict], by_model: Mapping[str, Row]) -> str:
+    """Return the number of models by label, the largest PSI among tested models, the largest cut."""
+    counts = Counter(one.label for one in found)
+    text = ", ".join(f"{label}: {counts[label]}" for label in VERDICT_LABELS if counts[label])
+    tested = [by_model[one.model] for one in found if one.label != NOT_TESTABLE]
     sizes = [(row["psi_same"], row["model"]) for row in tested if row["psi_same"] is not None]
     if sizes:
         size, model = max(sizes)
-        said += f"; largest PSI {number(size)} ({model})"
+        text += f"; largest PSI {number_text(size)} ({model})"
     if any(has_flag(row, "few_clusters") for row in tested):
-        said += "; in these few clusters alone"
+        text += "; only for these few clusters"
     most = min(by_model.values(), key=lambda row: 1.0 if row["seen"] is None else row["seen"])
-    return f"{said}; {cut} ({most['model']})" if (cut := cut_words(most)) else said
+    return f"{text}; {cut} ({most['model']})" if (cut := cut_text(most)) else text
 
 
 def format_labels(
     agreement: pl.DataFrame, corrected: pl.DataFrame, *, metric: str, scheme: str
 ) -> str:
-    """Lay out how qrels and human grades agree, and the means that the grades lead to.
+    """Return text on the agreement of qrels and human grades, and on the corrected means.
 
-    ``agreement`` and ``corrected`` are LABEL_AGREEMENT and CORRECTED_SCORES, of which one metric
-    and one scheme are shown.
+    ``agreement`` and ``corrected`` are LABEL_AGREEMENT and CORRECTED_SCORES; the text shows one
+    metric and one scheme.
     """
     every = agreement.row(by_predicate=pl.col("buckets") == ALL, named=True)
     placed = agreement.filter(pl.col("buckets") == scheme)
@@ -184,7 +182,7 @@ def format_labels(
         [
             f"Labels: people graded {every['n_pairs']} pairs; the qrels agree on "
             f"{every['agreement']:.3f} {ends} of them{kappa}.",
-            f"Agreement by {scheme}, where the document holds the evidence:",
+            f"Agreement by {scheme}, for documents that hold the evidence:",
             *frame_lines(
                 placed.select(
                     "bucket",
@@ -195,8 +193,8 @@ def format_labels(
                 ),
                 n_text=1,
             ),
-            _of_agreement(placed["p_position"][0]),
-            f"{metric} if people had graded all queries:",
+            _agreement_by_position(placed["p_position"][0]),
+            f"Estimated {metric} with human grades for all queries:",
             *frame_lines(
                 found.select(
                     "model",
@@ -210,25 +208,24 @@ def format_labels(
                 ),
                 n_text=2,
             ),
-            *_of_few(n_graded, found),
+            *_missing_corrections(n_graded, found),
         ]
     )
 
 
-def _of_agreement(p: float | None) -> str:
+def _agreement_by_position(p: float | None) -> str:
     if p is None:
         return (
-            "Whether agreement depends on position is not tested: it is the same everywhere, or of "
-            f"fewer than {FEWEST_DOCUMENTS} documents or {FEWEST_CLUSTERS} clusters of them."
+            "Agreement was not tested for a dependence on position: it is the same everywhere, or "
+            f"there are fewer than {FEWEST_DOCUMENTS} documents or {FEWEST_CLUSTERS} clusters."
         )
-    if p <= ALPHA:
+    if p <= SIGNIFICANCE_LEVEL:
         return f"Agreement depends on where the evidence is ({p_text(p)})."
     return f"No evidence that agreement depends on where the evidence is ({p_text(p)})."
 
 
-def _of_few(n_graded: int, found: pl.DataFrame) -> Iterator[str]:
-    """Say what has no corrected value."""
+def _missing_corrections(n_graded: int, found: pl.DataFrame) -> Iterator[str]:
     if n_graded < FEWEST_GRADED:
-        yield f"{n_graded} queries graded: no corrected values, {FEWEST_GRADED} are needed."
+        yield f"No corrected values: {n_graded} queries are graded, {FEWEST_GRADED} are needed."
     elif found["corrected"].null_count():
-        yield f"-: fewer than {FEWEST_BUCKET_GRADED} graded, or none of them relevant."
+        yield f"-: fewer than {FEWEST_BUCKET_GRADED} queries graded, or none of them relevant."

@@ -4,6 +4,9 @@
 `results/constants.md`, which runs the cells of a number with it and without it.
 """
 
+SIGNIFICANCE_LEVEL = 0.05
+"""p at or below which a test rejects."""
+
 # --- What a test needs
 
 FEWEST_DOCUMENTS = 30

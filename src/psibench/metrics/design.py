@@ -13,12 +13,13 @@ from psibench.metrics.constants import (
     LEAST_INFORMATION,
     MEAN,
     PENALTY,
+    SIGNIFICANCE_LEVEL,
     SLOPE_SD,
     VARIANCE_RATIO,
 )
 from psibench.metrics.inference import DocumentTable, FloatArray, document_table, information
 
-ALPHA, POWER = 0.05, 0.8
+POWER = 0.8
 
 
 def smallest_psi(
@@ -83,7 +84,7 @@ def smallest_psi(
     points = _normal_points()
     model, control = points[:2], points[2:4]
     scale = np.sqrt(2 * gammaincinv(rest / 2, ndtr(points[4])) / rest)
-    critical = np.sqrt(2 * f.isf(ALPHA / PENALTY, 2, rest)) * scale
+    critical = np.sqrt(2 * f.isf(SIGNIFICANCE_LEVEL / PENALTY, 2, rest)) * scale
 
     def error_variance(profile: FloatArray) -> float:
         level = float(shares @ profile)

@@ -27,7 +27,7 @@ from psibench.plain_yaml import parse_yaml
 from psibench.publish.layouts import REMOVED_KEY, Written
 from psibench.publish.retriever import KIND, Results
 from psibench.reading import read_text_file
-from psibench.report.wording import ENDS, estimate, number
+from psibench.report.wording import ENDS, estimate, number_text
 from psibench.tables import hash_file
 from psibench.tables.spec import ALL
 from psibench.tables.stage import version_of
@@ -187,7 +187,7 @@ def _worded(figures: Mapping[str, float]) -> str:
     same = "not to be told"
     if "psi_same" in figures:
         same = estimate(*(figures.get(f"psi_same{end}") for end in ENDS))
-    psi = number(figures["psi"]) if "psi" in figures else "undefined"
+    psi = number_text(figures["psi"]) if "psi" in figures else "undefined"
     means = ", ".join(
         f"{name.removeprefix('ndcg_at_10_')} {value:.3f}"
         for name, value in figures.items()

@@ -1,4 +1,4 @@
-"""Systems on the same queries: means, groups, profiles over positions, as `compare` shows them."""
+"""Means, groups and position profiles of systems on the same queries, for `psibench compare`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,49 +8,49 @@ from typing import Any
 import polars as pl
 
 from psibench.metrics.comparison import groups_not_told_apart
-from psibench.metrics.constants import FEWEST_DOCUMENTS
+from psibench.metrics.constants import FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.report.scores import bucket_axis, small_multiples
 from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
 from psibench.report.views import simulation_note
-from psibench.report.wording import ALPHA, SCHEME_TEXTS, change, p_value, pair_text
+from psibench.report.wording import SCHEME_TEXTS, change, p_value, pair_text
 from psibench.tables import Provenance
 from psibench.tables.provenance import now
 
-PSI_HEAD = "PSI at equal documents, without noise"
+PSI_HEAD = "PSI at equal documents, noise removed"
 MEANS_NOTE = (
-    "Above the diagonal: mean of the row's system less that of the column's. Below: p of that "
-    "difference, family-wise over all pairs (step-down max-T, signs of documents or of their "
-    "clusters flipped)."
+    "Above the diagonal: mean of the row's system minus mean of the column's system. Below: p of "
+    "that difference, family-wise over all pairs (step-down max-T, flipping the signs of documents "
+    "or of clusters)."
 )
 PROFILES_NOTE = (
     "Above the diagonal: p that two profiles differ in hits and in misses, adjusted over all pairs "
-    "by Holm's method. Below: p of that pair alone."
+    "by Holm's method. Below: p of that pair only."
 )
 PAIR_MEANS_NOTE = (
-    "Above the diagonal: mean of the row's system less that of the column's. Below: the p "
-    "of that difference, by the same test as its interval in comparison.csv."
+    "Above the diagonal: mean of the row's system minus mean of the column's system. Below: p of "
+    "that difference, by the same test as its interval in comparison.csv."
 )
 PAIR_PROFILES_NOTE = (
     "Whether the two profiles differ: the larger of the p for hits and the p for misses."
 )
-Pair = tuple[int, int]
-Rows = Mapping[Pair, Mapping[str, Any]]
-"""COMPARED row of two systems, by their places from 0; the better one is first."""
+SystemPair = tuple[int, int]
+PairRows = Mapping[SystemPair, Mapping[str, Any]]
+"""COMPARED row of two systems, by their ranks from 0; the better system is first."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Systems in one metric and bucket scheme, numbered from the highest mean on.
+    """Systems in one metric and bucket scheme, ordered by mean, the highest first.
 
     Attributes
     ----------
-    names : as in the tables, in this order.
-    systems : frame of system, mean and psi with their intervals, and group: letters, of which two
-        systems share one exactly where no difference of their means is shown; null where untested.
+    names : names of the systems, as in the tables.
+    systems : frame of system, mean and psi with their intervals, and group. Two systems share a
+        letter of their groups unless their means differ significantly; null if not tested.
     means, profiles : frames of text, a row and a column per system: `MEANS_NOTE`, `PROFILES_NOTE`.
     buckets : frame of bucket, queries and a column of means per system.
-    kind : what means these are: at equal documents, or plain where some system has no such.
-    means_said, profiles_said : what may be said of both.
+    kind : "at equal documents", or "plain" if some system has no means at equal documents.
+    means_text, profiles_text : a sentence about the differences of means, and of profiles.
     """
 
     names: list[str]
@@ -59,8 +59,8 @@ class Ranked:
     profiles: pl.DataFrame
     buckets: pl.DataFrame
     kind: str
-    means_said: str
-    profiles_said: str
+    means_text: str
+    profiles_text: str
 
 
 def ranked(
@@ -69,7 +69,7 @@ def ranked(
     buckets: pl.DataFrame,
     intervals: Mapping[str, tuple[float, float]],
 ) -> Ranked:
-    """Order systems by their means and say what tells them apart.
+    """Order systems by their means, and describe how they differ.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def ranked(
     """
     psi = psi.sort("mean", descending=True, maintain_order=True)
     names = psi["model"].to_list()
-    rows: dict[Pair, Mapping[str, Any]] = {}
+    rows: dict[SystemPair, Mapping[str, Any]] = {}
     for row in compared.iter_rows(named=True):
         one, other = names.index(row["model"]), names.index(row["other"])
         gain = abs(row["mean"] - row["other_mean"])
@@ -100,7 +100,7 @@ def ranked(
             mean="mean",
             mean_low=pl.Series(low).fill_nan(None),
             mean_high=pl.Series(high).fill_nan(None),
-            group=pl.Series(letters(len(names), rows), dtype=pl.String),
+            group=pl.Series(group_letters(len(names), rows), dtype=pl.String),
             psi="psi_same_corrected",
             psi_low="psi_same_low",
             psi_high="psi_same_high",
@@ -109,35 +109,39 @@ def ranked(
         _matrix(numbered, rows, ("p_profile_adjusted", p_value), ("p_profile", p_value)),
         by_bucket.with_columns(**means).filter(pl.col("queries") > 0),
         kind,
-        _means_said(rows),
-        _profiles_said(rows, psi["test"][0]),
+        _means_text(rows),
+        _profiles_text(rows, psi["test"][0]),
     )
 
 
-def _differ(rows: Rows, column: str) -> list[Pair]:
-    return [pair for pair, row in rows.items() if row[column] is not None and row[column] <= ALPHA]
+def _differ(rows: PairRows, column: str) -> list[SystemPair]:
+    return [
+        pair
+        for pair, row in rows.items()
+        if row[column] is not None and row[column] <= SIGNIFICANCE_LEVEL
+    ]
 
 
-def _untold(rows: Rows, column: str) -> int:
+def _n_untested(rows: PairRows, column: str) -> int:
     return sum(row[column] is None for row in rows.values())
 
 
-def letters(n: int, rows: Rows) -> list[str | None]:
-    """Write groups as letters, a for that of the highest mean; null where means are not tested."""
-    if _untold(rows, "p_difference_adjusted"):
+def group_letters(n: int, rows: PairRows) -> list[str | None]:
+    """Return each system's groups as letters, "a" for the highest mean; null if not tested."""
+    if _n_untested(rows, "p_difference_adjusted"):
         return [None] * n
     found = [""] * n
     for number, group in enumerate(
         groups_not_told_apart(n, _differ(rows, "p_difference_adjusted"))
     ):
         turn, letter = divmod(number, len(ascii_lowercase))
-        for place in group:
-            found[place] += f"{ascii_lowercase[letter]}{turn or ''}"
+        for system in group:
+            found[system] += f"{ascii_lowercase[letter]}{turn or ''}"
     return [*found]
 
 
 def _matrix(
-    numbered: pl.Series, rows: Rows, above: tuple[str, Form], below: tuple[str, Form]
+    numbered: pl.Series, rows: PairRows, above: tuple[str, Form], below: tuple[str, Form]
 ) -> pl.DataFrame:
     cells = [["·"] * len(numbered) for _ in numbered]
     for (i, j), row in rows.items():
@@ -146,45 +150,48 @@ def _matrix(
     return pl.DataFrame([numbered]).with_columns(**{n: pl.Series(c) for n, c in columns.items()})
 
 
-def _means_said(rows: Rows) -> str:
-    if _untold(rows, "p_difference_adjusted"):
+def _means_text(rows: PairRows) -> str:
+    if _n_untested(rows, "p_difference_adjusted"):
         n_documents = next(iter(rows.values()))["n_documents"]
         return (
-            f"Whether means differ cannot be told: {n_documents} documents are asked about, and "
-            f"{FEWEST_DOCUMENTS} are needed."
+            f"Too few documents to test whether means differ ({n_documents}; {FEWEST_DOCUMENTS} "
+            "needed): use queries on more documents."
         )
     n_differ = len(_differ(rows, "p_difference_adjusted"))
     if len(rows) == 1:
-        return "The means differ (p at most .05)." if n_differ else "No evidence that means differ."
+        return "The means differ (p ≤ 0.05)." if n_differ else "No evidence that the means differ."
     return (
-        f"Means differ in {n_differ} of {len(rows)} pairs (family-wise p at most .05). Of two "
-        "systems that share a letter there is no evidence that their means differ."
+        f"Means differ in {n_differ} of {len(rows)} pairs (family-wise p ≤ 0.05). For two systems "
+        "that share a letter, there is no evidence that their means differ."
     )
 
 
-def _profiles_said(rows: Rows, test: str | None) -> str:
-    differ, untold = _differ(rows, "p_profile_adjusted"), _untold(rows, "p_profile_adjusted")
-    why = "too few documents inform the comparison, or one of the two finds nothing or everything"
+def _profiles_text(rows: PairRows, test: str | None) -> str:
+    differ = _differ(rows, "p_profile_adjusted")
+    n_untested = _n_untested(rows, "p_profile_adjusted")
+    why = "too few documents can show a difference, or a system finds nothing or everything"
     if len(rows) > 1:
-        said = f"profiles differ in {len(differ)} of {len(rows)} pairs"
-        said += " (p at most .05 by Holm's method)"
-        said += ": " * bool(differ) + ", ".join(f"{i + 1} and {j + 1}" for i, j in sorted(differ))
-        pairs = "1 pair" if untold == 1 else f"{untold} pairs"
-        said += f"; of {pairs} it cannot be told: {why}" if untold else ""
-    elif untold:
-        said = f"whether profiles differ cannot be told: {why}"
+        text = f"profiles differ in {len(differ)} of {len(rows)} pairs"
+        text += " (p ≤ 0.05 by Holm's method)"
+        text += ": " * bool(differ) + ", ".join(f"{i + 1} and {j + 1}" for i, j in sorted(differ))
+        pairs = "1 pair was" if n_untested == 1 else f"{n_untested} pairs were"
+        text += f"; {pairs} not tested: {why}" if n_untested else ""
+    elif n_untested:
+        text = f"profiles were not tested: {why}"
     else:
-        said = "profiles differ (p at most .05)" if differ else "no evidence that profiles differ"
+        text = "profiles differ (p ≤ 0.05)" if differ else "no evidence that profiles differ"
     if test == "between":
-        said = f"compared between documents, adjusted for length only: {said}"
-    return f"{said[0].upper()}{said[1:]}."
+        text = f"compared between documents, adjusted for length only: {text}"
+    return f"{text[0].upper()}{text[1:]}."
 
 
 # --- The page
 
 
-def section(found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str) -> dict[str, Any]:
-    """Return what the page shows of one metric and scheme; ``buckets`` as of `ranked`."""
+def comparison_section(
+    found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str
+) -> dict[str, Any]:
+    """Return the template's values for one metric and scheme; ``buckets`` as in `ranked`."""
     more: dict[str, Any] = {"n_names": 1, "css": "compact"}
     systems = table_of(
         "Systems",
@@ -195,15 +202,15 @@ def section(found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str) -
             "Group": "group",
             PSI_HEAD: with_ends("psi"),
         },
-        note=found.means_said,
+        note=found.means_text,
         **more,
     )
     notes = (MEANS_NOTE, PROFILES_NOTE)
     if len(found.names) == 2:
         notes = (PAIR_MEANS_NOTE, PAIR_PROFILES_NOTE)
-    of_profiles = f"{found.profiles_said} {notes[1]}"
+    profiles_note = f"{found.profiles_text} {notes[1]}"
     means = table_of("Differences of means", found.means, note=notes[0], **more)
-    profiles = table_of("Profiles over positions", found.profiles, note=of_profiles, **more)
+    profiles = table_of("Profiles over positions", found.profiles, note=profiles_note, **more)
     prefix = "same_" if found.kind != "plain" else ""
     columns = {name: f"{prefix}{name}" for name in ("mean", "low", "high")}
     lines = buckets.select("bucket", line="model", **columns)
@@ -220,7 +227,7 @@ def section(found: Ranked, buckets: pl.DataFrame, *, metric: str, scheme: str) -
 def render_comparison(
     sections: Sequence[Mapping[str, Any]], row: Mapping[str, Any], *, provenance: Provenance
 ) -> str:
-    """Return the page of sections; ``row``: a row of COMPARED, of all evidence."""
+    """Return the page as HTML; ``row`` is a row of COMPARED over all evidence."""
     author = str(provenance.queries_by)
     return render_page(
         "comparison.html",

@@ -257,7 +257,7 @@ def stage_table(fact: Facts, references: Sequence[Reference]) -> Table:
     ours = ours.join(wide, on=["stage", "unit"], how="left")
     none = pl.lit(None, pl.Float64)
     return _beside(
-        "Stages beside the published ones",
+        "Stages and published counts",
         ours,
         references,
         ("stage", "unit"),

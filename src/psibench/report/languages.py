@@ -12,7 +12,7 @@ from psibench.metrics.statistics import QUERY_TYPE_PREFIX
 from psibench.report.beside import Reference, beside_panel
 from psibench.report.plots import as_image, draw_heat_map
 from psibench.report.tables import (
-    Block,
+    PageBlock,
     Columns,
     FigureView,
     Form,
@@ -65,7 +65,7 @@ def language_blocks(
     info: BenchmarkInfo,
     tables: LanguageTables,
     references: Sequence[Reference] = (),
-) -> list[Block]:
+) -> list[PageBlock]:
     """Return the tables and figures of a benchmark's languages and domains.
 
     ``statistics`` are STATISTICS rows of any benchmarks; the order of languages and domains is
@@ -81,7 +81,7 @@ def language_blocks(
     # the pooled rows of each language, or those of its only domain
     whole = sizes.filter(is_of_all | ~is_of_all.any().over("language"))
     parts = sizes.filter(~is_of_all)
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         *_sizes_beside(mine, info, beside_panel(references, "sizes", info.recipe))
     ]
     if whole.height > 1:
@@ -103,7 +103,7 @@ def language_blocks(
 
 def _sizes_beside(
     mine: pl.DataFrame, info: BenchmarkInfo, references: Sequence[Reference]
-) -> list[Block]:
+) -> list[PageBlock]:
     """Return a benchmark's sizes beside those of references; nothing where there are none.
 
     The column of the full or of the tiny data is taken by the benchmark's subset.
@@ -125,7 +125,7 @@ def _sizes_beside(
         rows = rows.join(printed, on="statistic", how="right", maintain_order="right")
         shown[name] = name
     rows = rows.filter(pl.any_horizontal(pl.exclude("statistic", "here").is_not_null()))
-    title, forms = "Sizes beside the published ones", {"this run": count}
+    title, forms = "Sizes and published sizes", {"this run": count}
     return [table_of(title, rows, shown, forms=forms, n_names=1)]
 
 
@@ -173,7 +173,7 @@ def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) ->
 
 def _query_type_table(
     mine: pl.DataFrame, whole: pl.DataFrame, references: Sequence[Reference]
-) -> list[Block]:
+) -> list[PageBlock]:
     """Return queries by type, as PosIR's Table 6; none without English or Chinese queries."""
     named = mine.join(whole.select("language", "domain", "n_queries"), on=["language", "domain"])
     typed = named.filter(pl.col("statistic").str.starts_with(QUERY_TYPE_PREFIX)).select(
@@ -252,12 +252,12 @@ GRADED = (*DIMENSIONS, OVERALL)
 GRADE: Form = "{:.2f}".format
 
 
-def quality_blocks(tables: LanguageTables, references: Sequence[Reference] = ()) -> list[Block]:
+def quality_blocks(tables: LanguageTables, references: Sequence[Reference] = ()) -> list[PageBlock]:
     """Return the tables and heat maps of a benchmark's translations; none without grades."""
     quality = tables.get("quality")
     if quality is None or quality.is_empty():
         return []
-    blocks: list[Block] = [_quality_table(quality)]
+    blocks: list[PageBlock] = [_quality_table(quality)]
     if "translators" in tables and tables["translators"].height:
         blocks += _translator_blocks(tables["translators"])
     if "agreement" in tables and tables["agreement"].height:
@@ -294,7 +294,7 @@ def _quality_table(quality: pl.DataFrame) -> Table:
     return table_of(title, shown, forms=forms, n_names=1)
 
 
-def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
+def _translator_blocks(translators: pl.DataFrame) -> list[PageBlock]:
     """Return the translators side by side by language, as PosIR's Table 7, and its Figure 7.
 
     The figure is the overall grade by translator and language family, the mean of its languages.
@@ -316,7 +316,7 @@ def _translator_blocks(translators: pl.DataFrame) -> list[Block]:
     return [table, *_heat_map("Overall grade by translator and language family", by_family)]
 
 
-def _agreement_blocks(agreement: pl.DataFrame, references: Sequence[Reference]) -> list[Block]:
+def _agreement_blocks(agreement: pl.DataFrame, references: Sequence[Reference]) -> list[PageBlock]:
     """Return how grades by people and by the language model agree, references beside it.
 
     These stand beside the same dimensions of all languages. Then the mean grades of both by

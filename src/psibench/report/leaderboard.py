@@ -16,9 +16,18 @@ from markupsafe import Markup
 
 from psibench.errors import InputError
 from psibench.metrics.psi import FLAGS
-from psibench.report.scores import PSI_FORMS, word_chip
+from psibench.report.scores import PSI_FORMS, verdict_chip
 from psibench.report.tables import Columns, Table, chip, render_page, table_of
-from psibench.report.verdict import WORDS, finding_of, has_flag, is_beyond, shown_psis, word_of
+from psibench.report.verdict import (
+    CUT_OFF,
+    SENSITIVE,
+    VERDICT_LABELS,
+    finding_of,
+    has_flag,
+    is_beyond,
+    label_of,
+    shown_psis,
+)
 from psibench.report.views import PAIR, headline_metric, simulation_note
 from psibench.report.wording import SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
@@ -38,7 +47,7 @@ FIGURES = {
     "Published PSI": "psi",
     "Adjusted p": "p_adjusted",
     "p, control": "p_control_adjusted",
-    "Given": "seen",
+    "In input": "seen",
 }
 """Heading -> column; one without a value in a table is left out there."""
 
@@ -80,7 +89,7 @@ class Run:
                     f"{', '.join(views)} evidence only; a leaderboard needs its row of evidence "
                     f"{ALL!r}. Name the whole table, as `psibench run` or `psibench score` wrote it"
                 )
-            found.append(views["all"] | {"word": word_of(views["all"], views.get("visible"))})
+            found.append(views["all"] | {"word": label_of(views["all"], views.get("visible"))})
         return pl.DataFrame(found, schema={**shown.schema, "word": pl.String}).with_columns(
             n_asked=pl.col("n_queries").max().over(pair),
             source=pl.lit(self.name),
@@ -155,10 +164,10 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         if has_flag(row, "few_clusters"):
             chips.append(chip("few clusters", "", FLAGS["few_clusters"]))
         shown = Markup(" ").join([shown, *chips])
-        word = word_chip(row["word"])
-        if row["word"] in ("sensitive", "truncation") and finding_of(row) == "none":
+        word = verdict_chip(row["word"])
+        if row["word"] in (SENSITIVE, CUT_OFF) and finding_of(row) == "none":
             word += Markup(" ") + chip("against the control", "", BY_CONTROL)
-        elif row["word"] == "sensitive" and not is_beyond(row):
+        elif row["word"] == SENSITIVE and not is_beyond(row):
             word += Markup(" ") + chip("on the evidence given", "", BY_VISIBLE)
         cells.append((shown, *others, word))
     header = ("Model", *figures.header, "Word")
@@ -207,5 +216,5 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
         runs=list(records),
         length_texts=LENGTH_TEXTS,
         scheme_texts=SCHEME_TEXTS,
-        words=WORDS,
+        verdict_labels=VERDICT_LABELS,
     )

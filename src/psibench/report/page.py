@@ -37,7 +37,7 @@ from psibench.report.languages import (
 )
 from psibench.report.plots import as_image, draw_histogram
 from psibench.report.scores import Scored, score_context
-from psibench.report.tables import Block, FigureView, Panel, Table, render_page, table_of
+from psibench.report.tables import PageBlock, FigureView, Panel, Table, render_page, table_of
 from psibench.report.training import training_figures
 from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 from psibench.report.wording import STATISTIC_TEXTS, count
@@ -205,7 +205,7 @@ def render_report(inputs: ReportInput) -> str:
     return render_page("report.html", **found)
 
 
-def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[Block]:
+def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[PageBlock]:
     """Return a benchmark's tables and figures in page order."""
     tables = inputs.languages.get(info.id, {})
     made = generation_tables(inputs.generation, info.id)

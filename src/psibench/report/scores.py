@@ -1,6 +1,6 @@
-"""What models score by position: curves with a word for each model, and the PSI table.
+"""Scores by position: curves with a verdict for each model, and the PSI table.
 
-The page of ``psibench score --report`` is this alone (`render_scores`).
+``psibench score --report`` writes a page with only these (`render_scores`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,9 @@ from psibench.report.tables import (
 )
 from psibench.report.verdict import (
     ASSUMPTION,
-    SCHEME_RULE,
-    WORDS,
-    place,
+    SENSITIVE,
+    VERDICT_LABELS,
+    row_order,
     shown_psis,
     verdicts,
 )
@@ -56,10 +56,10 @@ from psibench.report.wording import SCHEME_TEXTS, p_value, pair_text, percent
 
 @dataclass(frozen=True)
 class Scored:
-    """Scores of models on benchmarks: the tables, and what is on the page in which order.
+    """Result tables, with the benchmarks and models in the order of the page.
 
-    ``benchmarks`` and ``models`` name all that the tables have. ``csv_folder`` is where the tables
-    are as CSV, as seen from the page, with a slash at the end; empty: beside it.
+    ``benchmarks`` and ``models`` cover all rows of the tables. ``csv_folder`` is the folder of the
+    CSV tables relative to the page, with a slash at the end; empty for the page's folder.
     """
 
     psi_table: pl.DataFrame
@@ -74,7 +74,7 @@ class Scored:
 
 
 def score_context(inputs: Scored) -> dict[str, Any]:
-    """Return what ``report.html`` shows of scores."""
+    """Return the values for the scores sections of ``report.html``."""
     benchmarks, models = inputs.benchmarks, inputs.models
     metric = headline_metric(inputs.psi_table)
     leading = headlines(inputs.psi_table)
@@ -85,15 +85,15 @@ def score_context(inputs: Scored) -> dict[str, Any]:
 
     def order(row: Row) -> tuple[Any, ...]:
         name = row["benchmark"]
-        return ids.index(name), schemes[name].index(row["buckets"]), place(row), row["model"]
+        return ids.index(name), schemes[name].index(row["buckets"]), row_order(row), row["model"]
 
     lead = pl.DataFrame(sorted(lead.to_dicts(), key=order), schema=lead.schema)
     n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
     curves = {info.id: curve_figures(rows, info, models, metric=metric) for info in benchmarks}
-    said = [answers(lead, info, curves[info.id]) for info in benchmarks]
+    found = [answers(lead, info, curves[info.id]) for info in benchmarks]
     others = [
         (info, [figure for name, figure in curves[info.id].items() if name != scheme])
-        for info, scheme, _ in said
+        for info, scheme, _ in found
     ]
     return {
         "title": inputs.title,
@@ -106,8 +106,8 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         "n_models": len(models),
         "models": _model_table(models),
         "scheme_texts": SCHEME_TEXTS,
-        "answers": said,
-        "words": WORDS,
+        "answers": found,
+        "verdict_labels": VERDICT_LABELS,
         "leading_pairs": {
             name: pair_text(line["query_lang"], line["corpus_lang"])
             for name, line in leading.items()
@@ -124,7 +124,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
 
 
 def render_scores(inputs: Scored) -> str:
-    """Return a page of scores alone as HTML: the same inputs give the same text."""
+    """Return a page with only scores as HTML; the same inputs give the same text."""
     absent = ("languages", "training", "data", "examples", "links")
     nothing: dict[str, Any] = dict.fromkeys(absent, ())
     return render_page("report.html", **score_context(inputs), **nothing)
@@ -139,13 +139,13 @@ def _model_table(models: Sequence[ModelInfo]) -> Table:
     return Table("Models", ("Model", "Kind", "Description"), tuple(rows), 2, prose=(2,))
 
 
-PSI_FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "Given": percent}
+PSI_FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "In input": percent}
 
 
 def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
-    """Return a benchmark's leading PSI rows, a table per bucket scheme.
+    """Return a table of a benchmark's leading PSI rows for each bucket scheme.
 
-    A row of other evidence that is about the same queries as the one of all is left out.
+    Rows of other evidence views with the same number of queries as ``all`` are left out.
     """
     shown: Columns = {
         "Model": "model",
@@ -155,7 +155,7 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
         "At equal documents": "shown_psi_same",
         "Adjusted p": "p_adjusted",
         "p, control": "p_control_adjusted",
-        "Given": "seen",
+        "In input": "seen",
         "Truncation": with_ends("truncation"),
         "Drop": "drop",
         "Queries": "n_queries",
@@ -189,36 +189,32 @@ def answers(
     info: BenchmarkInfo,
     curves: Mapping[str, FigureView],
 ) -> tuple[BenchmarkInfo, str, FigureView | None]:
-    """Return benchmark, bucket scheme, and its curves with a word and what to do for each model.
+    """Return the benchmark, its first bucket scheme, and curves with each model's verdict.
 
-    The scheme is the benchmark's first one, which its config names first; a model's line names
-    other schemes whose adjusted p says otherwise. A model whose curve is not drawn has the word and
-    the line alone; None without any row. ``lead`` are the leading PSI rows of one metric;
-    ``curves`` are by bucket scheme.
+    A model without a curve has only its verdict. The curves are None if the benchmark has no rows.
+    ``lead`` are the leading PSI rows of one metric; ``curves`` are by bucket scheme.
     """
     scheme = next(iter(schemes_of(lead, info.id)), "")
     undrawn = FigureView(SCHEME_TEXTS.get(scheme, scheme), "No bucket has a mean to draw.", ())
     curve = curves.get(scheme, undrawn)
     panels = {one.name: one for one in curve.panels}
-    said = []
+    verdict_panels = []
     is_first, mine = pl.col("buckets") == scheme, lead.filter(benchmark=info.id)
     found = verdicts(mine.filter(is_first).to_dicts(), mine.filter(~is_first).to_dicts())
     for one in found:
-        name = Markup("{} {}").format(one.model, word_chip(one.word))
+        name = Markup("{} {}").format(one.model, verdict_chip(one.label))
         drawn = panels.get(one.model, Panel(""))
-        said.append(replace(drawn, name=name, note=one.advice))
+        verdict_panels.append(replace(drawn, name=name, note=one.advice))
     notes = [curve.caption]
-    if any(one.word == "sensitive" for one in found):
+    if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
-    if any(one.is_disputed for one in found):
-        notes.append(SCHEME_RULE)
-    whole = replace(curve, panels=tuple(said), caption=" ".join(filter(None, notes)))
-    return info, scheme, whole if said else None
+    whole = replace(curve, panels=tuple(verdict_panels), caption=" ".join(filter(None, notes)))
+    return info, scheme, whole if verdict_panels else None
 
 
-def word_chip(word: str) -> Markup:
-    """Return one of `WORDS` as a label that says what it means."""
-    return chip(word, f"word {word.replace(' ', '-')}", WORDS[word])
+def verdict_chip(label: str) -> Markup:
+    """Return one of `VERDICT_LABELS` as a chip, with its meaning as tooltip."""
+    return chip(label, "finding", VERDICT_LABELS[label])
 
 
 # --- curves by position
@@ -227,7 +223,7 @@ SUBSET_STYLES = {"full": LineStyle(SERIES[0], "o"), "tiny": LineStyle(SERIES[1])
 
 
 def bucket_axis(table: pl.DataFrame, scheme: str) -> Axis:
-    """Return the buckets of a scheme in order, with bounds and a name for the axis."""
+    """Return the axis of a scheme: its buckets in order, their bounds, and the axis name."""
     columns = ("bucket", "bucket_low", "bucket_high")
     ordered = table.select(columns).unique("bucket").sort("bucket_low", "bucket_high", "bucket")
     texts = {"squad": "start of the evidence, characters", "relative-20": "relative position"}
@@ -237,21 +233,21 @@ def bucket_axis(table: pl.DataFrame, scheme: str) -> Axis:
 
 
 def plain_lines(table: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Return bucket means as the lines of a plot, one per value of a column."""
+    """Return bucket means as the lines of a plot, one line per value of the column ``by``."""
     return table.select("bucket", "mean", "low", "high", line=by)
 
 
 def lines_at_equal_documents(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a line per model: at equal documents where that is told, else of plain means.
+    """Return a line per model: means at equal documents if known, else plain means.
 
-    ``plain`` has the plain means beside means at equal documents, null elsewhere.
+    The column ``plain`` has the plain means of models with means at equal documents, else null.
     """
-    is_told = pl.col("same_mean").is_not_null().any().over("model")
+    is_known = pl.col("same_mean").is_not_null().any().over("model")
     chosen = {
-        name: pl.when(is_told).then(f"same_{name}").otherwise(name)
+        name: pl.when(is_known).then(f"same_{name}").otherwise(name)
         for name in ("mean", "low", "high")
     }
-    return table.select("bucket", line="model", plain=pl.when(is_told).then("mean"), **chosen)
+    return table.select("bucket", line="model", plain=pl.when(is_known).then("mean"), **chosen)
 
 
 def small_multiples(
@@ -262,7 +258,7 @@ def small_multiples(
     metric: str,
     around_zero: bool = False,
 ) -> tuple[Panel, ...]:
-    """Return a panel per line in front of the others, in the order of the names."""
+    """Return a panel per name, with its line in front of the others."""
     limit, style = y_limit(lines), LineStyle(SERIES[0], "o")
     panels = []
     for name in names:
@@ -285,8 +281,8 @@ def curve_figures(
 ) -> dict[str, FigureView]:
     """Return a figure of means by position for each bucket scheme of a benchmark.
 
-    ``rows`` are the leading rows of ``bucket_scores`` (one pair per benchmark, one metric);
-    only ``evidence = all`` is drawn. A benchmark without such rows has no figure.
+    ``rows`` are the leading rows of ``bucket_scores`` (one pair per benchmark, one metric). The
+    figures use only ``evidence = all``; a benchmark without such rows has none.
     """
     mine = rows.filter(benchmark=info.id, evidence="all")
     figures = {}
@@ -302,12 +298,11 @@ def curve_figures(
 
 
 def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
-    """Say which means are drawn, and of which language pair."""
-    caption = "Plain means with their intervals; at equal documents they cannot be told."
+    caption = "Plain means with intervals; means at equal documents cannot be computed."
     if lines["plain"].count():
         caption = (
-            "Thick: means at equal documents, with their intervals. Thin and dashed: plain means, "
-            "shown without the others where these cannot be computed. Grey: the other models."
+            "Thick: means at equal documents with intervals. Thin and dashed: plain means; a model "
+            "has only these if means at equal documents cannot be computed. Grey: other models."
         )
     pair = pair_text(row["query_lang"], row["corpus_lang"])
     return caption if pair == "und" else f"{caption} Language: {pair}."
@@ -316,9 +311,9 @@ def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
 def full_and_tiny_figure(
     rows: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo], *, metric: str
 ) -> FigureView | None:
-    """Return the full SQuAD-PosQ beside its tiny subset (PosQ, figure 3); None unless both exist.
+    """Return a figure of the full SQuAD-PosQ and its tiny subset; None unless both exist.
 
-    One panel per model that both have.
+    It has a panel for each model that both have (PosQ, figure 3).
     """
     ids = {info.id: info.subset for info in benchmarks if info.recipe == "squad_posq"}
     known = pl.col("benchmark").is_in(list(ids))
@@ -333,5 +328,5 @@ def full_and_tiny_figure(
             of_model, axis, SUBSET_STYLES, y_text=metric, size=SMALL, limit=y_limit(both)
         )
         panels.append(Panel(as_image(drawn), str(name)))
-    caption = f"{' beside '.join(ids)}; plain means by {axis.text}."
-    return FigureView("full against tiny", caption, tuple(panels)) if panels else None
+    caption = f"{' and '.join(ids)}; plain means by {axis.text}."
+    return FigureView("full and tiny", caption, tuple(panels)) if panels else None

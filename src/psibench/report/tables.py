@@ -1,4 +1,4 @@
-"""What the page is made of: tables of text and figures, and the one way they become HTML."""
+"""The building blocks of HTML pages: tables, charts, and the function that renders a page."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,23 +11,23 @@ import polars as pl
 from markupsafe import Markup
 
 from psibench import __version__
-from psibench.report.wording import ENDS, MISSING, count, estimate, number, percent
+from psibench.report.wording import ENDS, MISSING, count, estimate, number_text, percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 Columns = dict[str, str | pl.Expr | pl.Series]
-"""Heading of a table -> the column below it."""
+"""Column by heading of a table."""
 Form = Callable[[Any], str]
-"""Writes a value of a column, other than null, as text."""
+"""Formats a non-null value of a column as text."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page: what it is about, header, and rows of text.
+    """A table of the page: title, header and rows of text.
 
-    The first ``n_names`` columns name a row, those in ``prose`` are sentences, the others numbers.
-    ``groups`` are headings above the header, each with the number of columns it spans; ``note``
-    stands below the table. ``css`` is a CSS class of the whole. A line break within a cell is shown
-    as one.
+    The first ``n_names`` columns name a row, the columns in ``prose`` hold sentences, the others
+    numbers. ``groups`` are headings above the header, each with the number of columns it spans.
+    The page prints ``note`` below the table and keeps line breaks within cells. ``css`` is a CSS
+    class of the table.
     """
 
     name: str
@@ -54,14 +54,14 @@ def table_of(
     forms: Mapping[str, Form] | None = None,
     **more: Any,
 ) -> Table:
-    """Return a table of a frame: heading -> its column, else all columns; ``more``: as of `Table`.
+    """Return a table of the ``columns`` of a frame, by default of all; ``more``: fields of `Table`.
 
-    A heading ``group|heading`` stands under that group. Numbers are written by their type, whole
-    ones with separators, others with three decimals, unless ``forms`` has one for the column;
-    `with_ends` with the interval, and a struct of a count and its ``share`` with that, on a second
-    line; nulls as a dash.
+    A heading ``group|heading`` goes under that group. ``forms`` format the values of a column; by
+    default integers have thousands separators, floats three decimals, and null is a dash. A column
+    of `with_ends` shows its interval on a second line, a struct of a count and its ``share`` the
+    share.
     """
-    written = forms or {}
+    forms = forms or {}
 
     def cell(value: Any, form: Form | None) -> str:
         if isinstance(value, dict) and "share" in value:
@@ -69,32 +69,32 @@ def table_of(
             text = "" if share is None else f"\n{percent(share, 2)}"
             return MISSING if n is None else f"{count(n)}{text}"
         if isinstance(value, dict):
-            figure, low, high = value.values()
-            return estimate(figure, low, high, shown=form or number, separator="\n")
+            middle, low, high = value.values()
+            return estimate(middle, low, high, shown=form or number_text, separator="\n")
         if value is None or isinstance(value, str):
             return MISSING if value is None else value
-        return (form or (count if isinstance(value, int) else number))(value)
+        return (form or (count if isinstance(value, int) else number_text))(value)
 
     shown = rows.select(**columns) if columns else rows
-    cells = [[cell(v, written.get(column)) for v in shown[column]] for column in shown.columns]
+    cells = [[cell(v, forms.get(column)) for v in shown[column]] for column in shown.columns]
     split = [column.rpartition("|") for column in shown.columns]
     groups: list[tuple[str, int]] = []
     for group, *_ in split:
         same = groups and groups[-1][0] == group
         groups[-1:] = [(group, groups[-1][1] + 1)] if same else [*groups[-1:], (group, 1)]
     header = tuple(heading for *_, heading in split)
-    kept = tuple(groups) if len(groups) > 1 else ()
-    return Table(name, header, tuple(zip(*cells, strict=True)), groups=kept, **more)
+    shown_groups = tuple(groups) if len(groups) > 1 else ()
+    return Table(name, header, tuple(zip(*cells, strict=True)), groups=shown_groups, **more)
 
 
 def with_ends(name: str) -> pl.Expr:
-    """Return a column together with its interval, NAME_low and NAME_high, for `table_of`."""
+    """Return a column with its interval, NAME_low and NAME_high, for `table_of`."""
     return pl.struct(f"{name}{end}" for end in ENDS)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing, as the address of an image; of several with a name above, a text below it."""
+    """One chart as the address of an image; among several, with a name above and a text below."""
 
     image: str
     name: str = ""
@@ -103,9 +103,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class FigureView:
-    """One figure of the page; a folded one shows title and caption alone until it is opened.
+    """One figure of the page; a folded one shows only title and caption until it is opened.
 
-    What is always said of a figure or table is in ``templates/notes.html``, by its title.
+    ``templates/notes.html`` has the fixed notes of figures and tables, by title.
     """
 
     title: str
@@ -114,11 +114,11 @@ class FigureView:
     is_folded: bool = False
 
 
-Block = Table | FigureView
+PageBlock = Table | FigureView
 
 
 def slug(*parts: str) -> str:
-    """Return an id usable in HTML and CSS, made of ASCII letters, digits and hyphens.
+    """Return an id for HTML and CSS with only ASCII letters, digits and hyphens.
 
     Other characters become their hexadecimal code point, so different ids stay different.
     """
@@ -141,11 +141,11 @@ def render_page(
     notice: str = "",
     **context: Any,
 ) -> str:
-    """Return a page: text is escaped, a missing value is an error; ``made_of`` is its provenance.
+    """Return a page as HTML; ``made_of`` is its provenance.
 
-    ``template`` is a file of `TEMPLATES`, or the path of one that extends those.
-    ``notice`` stands in a box at its top (`psibench.config.sections.Report.notice`).
-    Only images, labels and style made here are unescaped.
+    ``template`` is a file of `TEMPLATES`, or the path of one that extends those. The page shows
+    ``notice`` in a box at its top (`psibench.config.sections.Report.notice`). Text is escaped,
+    except images, labels and style that are made here. A missing value is an error.
     """
     page = TEMPLATES / template
     made = jinja2.Environment(

@@ -1,12 +1,13 @@
-"""Numbers and names as a reader sees them."""
+"""Text of numbers, p-values, intervals and names for pages and terminals."""
 
 import math
 from collections.abc import Callable
 
-ALPHA = 0.05
+from psibench.metrics.constants import SIGNIFICANCE_LEVEL
+
 MISSING = "–"
 ENDS = ("", "_low", "_high")
-"""What stands behind a figure's name in its column and in those of its interval."""
+"""Suffixes of the columns of a number and of its interval."""
 SCHEME_TEXTS = {
     "squad": "characters from the start of the passage",
     "thirds": "third of the passage",
@@ -28,8 +29,8 @@ STATISTIC_TEXTS = {
 }
 
 
-def number(value: float | None) -> str:
-    """Return three decimals with a true minus, ∞ for an end without bound, a dash for nothing."""
+def number_text(value: float | None) -> str:
+    """Return a number with three decimals: a true minus sign, ∞ if infinite, a dash for None."""
     if value is None or math.isnan(value):
         return MISSING
     text = f"{abs(value):.3f}" if math.isfinite(value) else "\N{INFINITY}"
@@ -37,13 +38,16 @@ def number(value: float | None) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """Return a p-value with three decimals, never as zero, nor as `ALPHA` where it is above it."""
+    """Return a p-value with three decimals.
+
+    A smaller one is ``<0.001``; one just above .05 that rounds to it is ``>0.050``.
+    """
     if value is None or not math.isfinite(value):
         return MISSING
     if value < 0.0005:
         return "<0.001"
     text = f"{value:.3f}"
-    return f">{text}" if float(text) == ALPHA < value else text
+    return f">{text}" if float(text) == SIGNIFICANCE_LEVEL < value else text
 
 
 def p_text(value: float | None) -> str:
@@ -53,14 +57,14 @@ def p_text(value: float | None) -> str:
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """Return a share as a percentage, or a dash for nothing."""
+    """Return a share as a percentage, or a dash for None."""
     if share is None or not math.isfinite(share):
         return MISSING
     return f"{100 * share:.{decimals}f} %"
 
 
 def change(value: float | None) -> str:
-    """Return a difference with its sign (0 has none), or a dash for nothing."""
+    """Return a difference with its sign (none for 0), or a dash for None."""
     if value is None or not math.isfinite(value):
         return MISSING
     text = f"{abs(value):.3f}"
@@ -70,8 +74,8 @@ def change(value: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return ``[low, high]``, or nothing if an end is missing."""
-    ends = [number(low), number(high)]
+    """Return ``[low, high]``, or an empty text if an end is missing."""
+    ends = [number_text(low), number_text(high)]
     return "" if MISSING in ends else f"[{', '.join(ends)}]"
 
 
@@ -80,16 +84,16 @@ def estimate(
     low: float | None,
     high: float | None,
     *,
-    shown: Callable[[float | None], str] = number,
+    shown: Callable[[float | None], str] = number_text,
     separator: str = " ",
 ) -> str:
-    """Return a value and, where it has one, its interval."""
+    """Return a value, followed by its interval if it has one."""
     ends = interval(low, high)
     return f"{shown(value)}{separator}{ends}" if ends else shown(value)
 
 
 def count(value: float) -> str:
-    """Return a whole number with thousands separated, another one with up to two decimals."""
+    """Return a number with thousands separators; with two decimals unless it is whole."""
     if not math.isfinite(value):
         return MISSING
     if value == int(value):
@@ -98,15 +102,15 @@ def count(value: float) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most ``most`` characters, an ellipsis at its end if it was longer."""
+    """Shorten a text to ``most`` characters, with an ellipsis at its end."""
     return text if len(text) <= most else f"{text[: most - 1]}\u2026"
 
 
 def isolate(text: str) -> str:
-    """Return an id between Unicode isolates: right-to-left ids leave the sentence in order."""
+    """Return an id between Unicode isolates, so that a right-to-left id keeps the sentence order."""
     return f"\u2068{text}\u2069"
 
 
 def pair_text(query_lang: str, corpus_lang: str) -> str:
-    """Return a language pair as shown: one name if both sides are the same."""
+    """Return the text of a language pair: one name if both sides are the same."""
     return query_lang if query_lang == corpus_lang else f"{query_lang} → {corpus_lang}"
