@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.commands.score_example import FACTS, FOLDER
+from psibench.commands.score_example import FACTS, EXAMPLE_FOLDER
 from psibench.tables import Provenance, content_hash, read_table, write_table
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import PSI_TABLE, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
@@ -27,7 +27,7 @@ FIELDS = (
 )
 
 
-def write_example(results: Path, folder: Path = FOLDER) -> None:
+def write_example(results: Path, folder: Path = EXAMPLE_FOLDER) -> None:
     """Write the folder's files."""
 
     def made_of(paths: list[Path]) -> Provenance:

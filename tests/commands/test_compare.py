@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from psibench.cli import main
-from psibench.commands.score_example import FOLDER
+from psibench.commands.score_example import EXAMPLE_FOLDER
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import COMPARED, PSI_TABLE, QUERY_SCORES
@@ -58,7 +58,7 @@ def write(path, frame):
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """Compare two tables of scores; returns what is printed."""
+    """Compare two tables of scores; return the output."""
 
     def run(first: pl.DataFrame, second: pl.DataFrame, *options: str) -> str:
         files = [write(tmp_path / f"{n}.parquet", f) for n, f in (("a", first), ("b", second))]
@@ -71,40 +71,40 @@ def compare(tmp_path, capsys):
 TRUNCATED = base_scores() * [1.0, 1.0, 0.3]
 
 
-def figures(printed: str) -> dict[str, list[str]]:
-    """First, second, difference, interval and p of each figure of a pair."""
+def numbers_of(printed: str) -> dict[str, list[str]]:
+    """First, second, difference, interval and p of each quantity of a pair."""
     lines = [re.split(r"  +", line) for line in printed.splitlines()]
     return {line[0]: line[1:] for line in lines if len(line) == 6}
 
 
-def test_a_truncating_system_is_told(compare):
+def test_profiles_of_a_truncating_system_differ(compare):
     printed = compare(table(base_scores()), table(TRUNCATED, cut=True))
-    assert figures(printed)["profile: hits <0.001, misses <0.001"][-1] == "<0.001"
-    # That the first was given everything is not known from its scores alone.
-    assert "evidence given to a alone" not in printed
+    assert numbers_of(printed)["profile: hits <0.001, misses <0.001"][-1] == "<0.001"
+    # Its scores do not show that the first system read everything.
+    assert "evidence only in the input of a" not in printed
     mean, cut = base_scores().mean(), TRUNCATED.mean()
-    means = figures(printed)["mean"]
+    means = numbers_of(printed)["mean"]
     assert means[:3] == [f"{mean:.3f}", f"{cut:.3f}", f"{mean - cut:+.3f}"]
     buckets = printed.split("mean by bucket, at equal documents")[1].splitlines()
     assert buckets[0].split() == ["queries", "a", "b"]
     assert [line.split()[:2] for line in buckets[1:4]] == [[name, "120"] for name in THIRDS]
 
 
-def test_the_cut_queries_are_compared_where_both_readings_are_known(compare):
+def test_cut_queries_are_compared_if_both_inputs_are_known(compare):
     longer = table(base_scores(), pos_visible=pl.lit(0.99))
-    found = figures(compare(longer, table(TRUNCATED, cut=True)))
-    row = found["mean, evidence given to a alone (120 queries)"]
+    found = numbers_of(compare(longer, table(TRUNCATED, cut=True)))
+    row = found["mean, evidence only in the input of a (120 queries)"]
     assert row[:3] == ["-", "-", f"{0.7 * base_scores()[:, 2].mean():+.3f}"]
     assert row[-1] == "<0.001"
 
 
-def test_evidence_given_to_the_first_is_compared_apart(compare):
-    found = figures(compare(table(TRUNCATED, cut=True), table(base_scores())))
-    assert found["mean, evidence given to a (240 queries)"][2] == "+0.000"
-    assert sum(name.startswith("profile, evidence given to a: hits") for name in found) == 1
+def test_evidence_in_the_first_input_is_compared_separately(compare):
+    found = numbers_of(compare(table(TRUNCATED, cut=True), table(base_scores())))
+    assert found["mean, evidence in the input of a (240 queries)"][2] == "+0.000"
+    assert sum(name.startswith("profile, evidence in the input of a: hits") for name in found) == 1
 
 
-def test_clusters_that_one_system_knows_are_the_units_whichever_is_first(compare):
+def test_clusters_of_any_system_are_the_units(compare):
     n_queries = 3 * N_DOCUMENTS
     known = {"cluster": pl.Series([f"article {i // 3 % 12}" for i in range(n_queries)])}
     one, other = base_scores(), noisy(base_scores(), 1)
@@ -120,13 +120,13 @@ def test_clusters_that_one_system_knows_are_the_units_whichever_is_first(compare
 @pytest.mark.parametrize(
     ("factor", "n_documents", "loss", "code", "said"),
     [
-        pytest.param(0.9, N_DOCUMENTS, "0.02", 1, "new is worse than old by 0.02", id="worse"),
-        pytest.param(0.99, N_DOCUMENTS, "0.02", 0, "not worse", id="significant, but small"),
-        pytest.param(0.5, 20, "0.02", 0, "20 documents, and 30 are needed", id="large, not tested"),
-        pytest.param(1.1, N_DOCUMENTS, "0.02", 0, "not worse", id="better"),
+        pytest.param(0.9, N_DOCUMENTS, "0.02", 1, "new is significantly worse than old by 0.02", id="worse"),
+        pytest.param(0.99, N_DOCUMENTS, "0.02", 0, "not significantly worse", id="significant, but small"),
+        pytest.param(0.5, 20, "0.02", 0, "not tested: 20 documents, 30 needed", id="large, not tested"),
+        pytest.param(1.1, N_DOCUMENTS, "0.02", 0, "not significantly worse", id="better"),
     ],
 )
-def test_a_build_fails_only_where_the_loss_is_large_and_significant(
+def test_a_build_fails_only_for_large_significant_losses(
     tmp_path, capsys, factor, n_documents, loss, code, said
 ):
     old = base_scores(n_documents) * 0.8
@@ -139,7 +139,7 @@ def test_a_build_fails_only_where_the_loss_is_large_and_significant(
 
 
 @pytest.mark.parametrize("loss", ["2", "-0.1", "much"])
-def test_a_loss_that_is_none_is_refused(tmp_path, capsys, loss):
+def test_a_loss_outside_0_to_1_is_refused(tmp_path, capsys, loss):
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "a", "b", f"--fail-if-worse={loss}"])
     assert "give a share, as 5% or 0.05" in capsys.readouterr().err
@@ -163,7 +163,7 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
     page = (out / "comparison.html").read_text()
-    assert "Profiles differ (p at most .05). Whether the two profiles differ: the larger" in page
+    assert "Profiles differ (p ≤ 0.05). Whether the two profiles differ: the larger" in page
     for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
         assert of_several not in page
 
@@ -198,14 +198,14 @@ def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path
     assert {row[1] for row in systems[:2]} == {"one", "two"}
     assert [row[1] for row in systems[2:]] == ["cut", "third"]
     assert [row[5] for row in systems] == ["a", "a", "b", "c"]  # after mean and both ends
-    assert "Means differ in 5 of 6 pairs (family-wise p at most .05)." in printed
+    assert "Means differ in 5 of 6 pairs (family-wise p ≤ 0.05)." in printed
     # Difference above the diagonal, p below it.
     lead = float(systems[0][2]) - float(systems[3][2])
     assert float(means[0][5]) == pytest.approx(lead, abs=0.0011)
     assert means[3][2:] == ["<0.001", "<0.001", "<0.001", "·"]
     assert float(means[1][2]) > 0.05
     assert profiles[0][4] == "<0.001"  # of cut and the best; in three of six pairs
-    assert "(p at most .05 by Holm's method): 1 and 3, 2 and 3, 3 and 4." in " ".join(
+    assert "(p ≤ 0.05 by Holm's method): 1 and 3, 2 and 3, 3 and 4." in " ".join(
         printed.split()
     )
     assert "mean by bucket, at equal documents" in printed
@@ -215,7 +215,7 @@ def test_it_is_said_of_how_many_pairs_profiles_cannot_be_compared(tmp_path, caps
     systems = {"all": np.ones_like(TRUNCATED), "cut": TRUNCATED, "one": FOUR["one"]}
     assert compare_all(tmp_path, systems) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "2 and 3; of 2 pairs it cannot be told: too few documents" in printed
+    assert "2 and 3; 2 pairs were not tested: too few documents" in printed
 
 
 def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_path, capsys):
@@ -306,7 +306,7 @@ def test_two_models_of_a_run_are_found_by_their_ids(results, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "ndcg@10, relative-5: 360 queries on 120 documents" in printed  # the benchmark's scheme
     # That `long` read everything is in the run's table, so the cut can be priced.
-    assert "mean, evidence given to long alone (120 queries)" in printed
+    assert "mean, evidence only in the input of long (120 queries)" in printed
     row = read_table(tmp_path / "out" / "comparison.parquet", COMPARED).row(0, named=True)
     assert (row["benchmark"], row["query_lang"], row["corpus_lang"]) == (
         "b",
@@ -318,7 +318,7 @@ def test_two_models_of_a_run_are_found_by_their_ids(results, tmp_path, capsys):
 def test_a_file_with_the_scores_of_several_models_is_refused_with_what_to_do(results, capsys):
     path = results / "b/scores/eng-Latn-eng-Latn.parquet"
     assert run(path, path, "--results", results) == 2
-    assert "scores of 2 models (long, short); name two or more" in capsys.readouterr().err
+    assert "has scores of 2 models (long, short); give two or more" in capsys.readouterr().err
 
 
 def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):
@@ -326,36 +326,36 @@ def test_several_benchmarks_or_pairs_have_to_be_chosen_from(results, capsys):
     for benchmark, pair in (("c", "eng-Latn-eng-Latn"), ("b", "spa-Latn-eng-Latn")):
         write(results / benchmark / "scores" / f"{pair}.parquet", scores)
     assert run("long", "short", "--results", results) == 2
-    assert "has scores of several; choose one with --benchmark: b, c" in capsys.readouterr().err
+    assert "has several scores; choose one with --benchmark: b, c" in capsys.readouterr().err
     assert run("long", "short", "--results", results, "--benchmark", "b") == 2
     error = capsys.readouterr().err
     assert "choose one with --pair: eng-Latn-eng-Latn, spa-Latn-eng-Latn" in error
     chosen = ("--benchmark", "b", "--pair", "spa-Latn-eng-Latn")
     assert run("long", "short", "--results", results, *chosen) == 0
     assert run("long", "short", "--results", results, "--benchmark", "d") == 2
-    assert "--benchmark 'd' has no scores of 'long'; found b, c" in capsys.readouterr().err
+    assert "--benchmark 'd' has no scores of 'long'; available: b, c" in capsys.readouterr().err
 
 
 def test_two_run_files_are_scored_and_compared(tmp_path, capsys):
-    queries, qrels = (FOLDER / f"{name}.parquet" for name in ("queries", "qrels"))
-    pair = [FOLDER / "runs" / f"{name}.parquet" for name in ("bm25", "minilm-static")]
+    queries, qrels = (EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels"))
+    pair = [EXAMPLE_FOLDER / "runs" / f"{name}.parquet" for name in ("bm25", "minilm-static")]
     options = ("--metrics", "mrr@10", "--out", tmp_path / "out")
     assert run(*pair, "--queries", queries, "--qrels", qrels, *options) == 0
     printed = capsys.readouterr().out
     assert "mrr@10, thirds: " in printed  # the first scheme that places every query
-    assert figures(printed)["mean"][:2] == ["0.994", "0.587"]  # as of pytrec_eval
-    assert "evidence given" not in printed  # what a foreign system was given is not known
+    assert numbers_of(printed)["mean"][:2] == ["0.994", "0.587"]  # as of pytrec_eval
+    assert "evidence in the input" not in printed  # what a foreign system was given is not known
     inputs = read_provenance(tmp_path / "out" / "comparison.parquet")["inputs"]
     named = {"a:run:bm25.parquet", "b:run:minilm-static.parquet", "a:queries:queries.parquet"}
     assert named <= set(inputs)
 
 
 def test_a_run_without_queries_is_refused(capsys):
-    path = FOLDER / "runs" / "bm25.parquet"
+    path = EXAMPLE_FOLDER / "runs" / "bm25.parquet"
     assert run(path, path) == 2
-    assert "bm25.parquet: a run needs --queries and --qrels to be scored" in capsys.readouterr().err
-    assert run(path, "x", "--queries", FOLDER / "queries.parquet") == 2
-    assert "--queries and --qrels go together" in capsys.readouterr().err
+    assert "bm25.parquet: scoring a run needs --queries and --qrels" in capsys.readouterr().err
+    assert run(path, "x", "--queries", EXAMPLE_FOLDER / "queries.parquet") == 2
+    assert "--queries and --qrels belong together" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

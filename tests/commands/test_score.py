@@ -83,7 +83,7 @@ def test_writes_all_tables_and_prints_what_they_come_to(files, capsys):
     printed = capsys.readouterr().out
     assert "custom: mrr@10 by squad\n" in printed
     assert "bm25   0.750  " in printed
-    assert "  not shown" in printed  # without a control
+    assert "  varies with position; no control" in printed  # without a control
     assert "\nbm25  Depends on position" in printed
 
 

@@ -9,7 +9,7 @@ import pytest
 import pytrec_eval
 
 from psibench.cli import main
-from psibench.commands.score_example import FOLDER
+from psibench.commands.score_example import EXAMPLE_FOLDER
 from psibench.tables import read_table
 from psibench.tables.schemas import PSI_TABLE, QRELS, RUN
 
@@ -45,14 +45,14 @@ def test_the_examples_means_are_those_of_pytrec_eval_on_its_files(example):
     folder, _ = example
     table = read_table(folder / "psi_table.parquet", PSI_TABLE).filter(evidence="all")
     judged: dict[str, dict[str, int]] = {}
-    for query, document, grade in read_table(FOLDER / "qrels.parquet", QRELS).iter_rows():
+    for query, document, grade in read_table(EXAMPLE_FOLDER / "qrels.parquet", QRELS).iter_rows():
         judged.setdefault(query, {})[document] = grade
     measured = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10"})
     assert table["model"].to_list() == ["bm25", "all-minilm-l6-v2", "minilm-maxp", "minilm-static"]
     for model, mean in table.select("model", "mean").iter_rows():
         run: dict[str, dict[str, float]] = {query: {} for query in judged}
         for query, document, score in (
-            read_table(FOLDER / "runs" / f"{model}.parquet", RUN)
+            read_table(EXAMPLE_FOLDER / "runs" / f"{model}.parquet", RUN)
             .select("query_id", "doc_id", "score")
             .iter_rows()
         ):

@@ -21,7 +21,7 @@ def shown(tmp_path, capsys):
     return show
 
 
-def test_without_a_file_the_results_here_are_shown(shown, tmp_path, capsys, monkeypatch):
+def test_show_reads_the_results_folder_by_default(shown, tmp_path, capsys, monkeypatch):
     printed = shown([psi_row("m")])
     monkeypatch.chdir(tmp_path)
     assert main(["show"]) == 2
@@ -32,7 +32,7 @@ def test_without_a_file_the_results_here_are_shown(shown, tmp_path, capsys, monk
     assert capsys.readouterr().out.splitlines()[:5] == printed.splitlines()[:5]
 
 
-def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown, tmp_path):
+def test_each_model_has_a_row_and_a_line(shown, tmp_path):
     rows = [
         psi_row("m", seen=0.7, truncation=-0.2, truncation_low=-0.3, truncation_high=-0.1),
         psi_row("m", evidence="visible", p_adjusted=0.2),
@@ -47,47 +47,44 @@ def test_a_model_is_a_row_that_ends_in_its_word_and_a_line_on_what_to_do(shown, 
     assert "hidden" not in printed
     title, _, header, *table = printed.strip().splitlines()
     assert title == "docs: ndcg@10 by thirds"
-    assert header.split() == ["model", "mean", "documents", "p", "control", "given"]
+    assert header.split() == ["model", "mean", "documents", "p", "control", "in", "input"]
     assert [line.split() for line in table[:4]] == [
-        "m 0.500 0.220 [0.170, 0.270] 0.002 0.020 70 % truncation".split(),
-        "plain 0.500 0.250 [0.200, 0.300]* 0.002 0.020 100 % sensitive".split(),
-        "within 0.500 0.250* 0.002 0.300 100 % not shown".split(),
+        "m 0.500 0.220 [0.170, 0.270] 0.002 0.020 70 % evidence cut off".split(),
+        "plain 0.500 0.250 [0.200, 0.300]* 0.002 0.020 100 % sensitive to position".split(),
+        "within 0.500 0.250* 0.002 0.300 100 % no more than the control".split(),
         "few 0.500 0.220 [0.000, 0.270] – – 100 % not testable".split(),
     ]
-    notes = printed.split("* Of plain means, which mix position with document.")[1]
+    notes = printed.split("* PSI of plain means, which mix position with document difficulty.")[1]
     assert notes.startswith(
-        " Without interval: p is of another test, within documents.\nBeyond the"
+        " Without an interval, p is from a test within documents.\n“Sensitive to position” assumes"
     )
     assert printed.count("questions that are hard for the model are as hard for the control") == 1
-    assert "first bucket scheme" not in printed
-    assert "\nm       30.0 % of the evidence is cut: shorter passages" in printed
-    assert "\nfew     12 documents could show an effect, 30 are needed" in printed
-    assert "* Of plain means" in printed
+    assert "\nm       30.0 % of the evidence is cut off: use shorter passages" in printed
+    assert "\nfew     Needs 30 documents that can show an effect (has 12)" in printed
     assert printed.splitlines()[-2].endswith("psi_table.parquet")
     (tmp_path / "psi_table.csv").touch()
     assert "psi_table.csv\n" in shown(rows)
     assert "\x1b" not in printed
 
 
-def test_the_first_scheme_leads_and_a_line_names_those_that_differ(shown):
+def test_the_first_scheme_leads_and_disagreeing_schemes_are_named(shown):
     mine = {"p_adjusted": 0.4, "p_control_adjusted": 0.4}
     rows = [psi_row("m", **mine), psi_row("n")]
     rows += [psi_row("m", buckets="squad"), psi_row("n", buckets="squad")]
     rows += [psi_row("m", query_lang="deu-Latn", buckets="relative-20")]  # of another pair
     printed = shown(rows)
     assert re.search(r"m +0.500 +0.220 \[0.000, 0.270\] +0.400", printed)
-    assert "is excluded. By squad p = 0.002: depends on position there.\n" in printed
-    assert "Words follow the first bucket scheme of a benchmark" in printed
+    assert re.search(r"bound[)]. Other bucket schemes disagree: squad p = 0.002. *\n", printed)
     assert "relative" not in printed
 
 
-def test_a_line_of_a_pair_says_where_clusters_are_few(shown):
+def test_few_clusters_are_named_for_other_languages(shown):
     other = {"query_lang": "deu-Latn", "corpus_lang": "deu-Latn", "n_queries": 900}
     printed = shown([psi_row("m"), psi_row("m", **other, flags="few_clusters")])
-    assert "PSI 0.220 (m); in these few clusters alone\n" in printed
+    assert "PSI 0.220 (m); only for these few clusters\n" in printed
 
 
-def test_other_languages_and_views_are_a_line_each(shown):
+def test_other_languages_and_views_have_one_line_each(shown):
     rows = [psi_row("m"), psi_row("few", p_adjusted=None)]
     other = {"query_lang": "deu-Latn", "corpus_lang": "deu-Latn", "n_queries": 900}
     rows += [row | other | {"psi_same": 0.3} for row in rows]
@@ -95,9 +92,9 @@ def test_other_languages_and_views_are_a_line_each(shown):
     printed = shown([*rows, psi_row("c", benchmark="else")])
     assert "\ndocs, eng-Latn: ndcg@10 by thirds\n" in printed
     assert "\nelse: ndcg@10 by thirds\n" in printed
-    said = "1 sensitive, 1 not testable; largest PSI"
-    assert f"\ndocs, deu-Latn: {said} 0.300 (m)\n" in printed
-    assert f"\ndocs-raw, eng-Latn: {said} 0.220 (m)\n" in printed
+    text = "sensitive to position: 1, not testable: 1; largest PSI"
+    assert f"\ndocs, deu-Latn: {text} 0.300 (m)\n" in printed
+    assert f"\ndocs-raw, eng-Latn: {text} 0.220 (m)\n" in printed
     assert "docs-raw, deu-Latn" not in printed
 
 

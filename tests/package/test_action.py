@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from psibench.cli import build_parser
-from psibench.commands.score_example import FOLDER
+from psibench.commands.score_example import EXAMPLE_FOLDER
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.processes
@@ -51,7 +51,7 @@ def act(tmp_path):
 
 
 def compare(first, second, loss):
-    runs, judged = (FOLDER / "runs", [FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
+    runs, judged = (EXAMPLE_FOLDER / "runs", [EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
     files = [str(runs / f"{name}.parquet") for name in (first, second)]
     options = ["--queries", str(judged[0]), "--qrels", str(judged[1]), "--fail-if-worse", loss]
     return shlex.join(["compare", *files]) + "\n" + shlex.join(options)

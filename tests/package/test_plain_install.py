@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from psibench.commands import COMMANDS
-from psibench.commands.score_example import FOLDER
+from psibench.commands.score_example import EXAMPLE_FOLDER
 from psibench.errors import EXTRAS
 
 BLOCKED = sorted({module for modules in EXTRAS.values() for module in modules})
@@ -34,7 +34,7 @@ def psibench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_runs_are_scored_compared_shown_and_their_tables_are_checked(tmp_path: Path) -> None:
-    runs, judged = (FOLDER / "runs", [FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
+    runs, judged = (EXAMPLE_FOLDER / "runs", [EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
     pair = [str(runs / f"{name}.parquet") for name in ("bm25", "minilm-static")]
     table = "psibench-example/psi_table.parquet"
     for command in (

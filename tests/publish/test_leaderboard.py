@@ -77,14 +77,14 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, c
     page = leaderboard(tmp_path, one, other)
     assert page.tables[0][-1][0] == [
         *("Model", "Source", "Mean", "PSI at equal documents", "Published PSI", "Adjusted p"),
-        *("p, control", "Given", "Word"),
+        *("p, control", "In input", "Word"),
     ]
     rows = page.table()
     assert list(rows) == ["gamma", "alpha", "bm25"]  # highest mean first
-    assert [rows[m]["Word"] for m in rows] == ["truncation", "sensitive", "not shown"]
+    assert [rows[m]["Word"] for m in rows] == ["evidence cut off", "sensitive to position", "no effect found"]
     assert rows["alpha"]["PSI at equal documents"] == "0.220\n[0.170, 0.270]"
     assert (rows["alpha"]["Adjusted p"], rows["alpha"]["p, control"]) == ("0.002", "0.020")
-    assert (rows["gamma"]["Source"], rows["gamma"]["Given"]) == ("b/results", "60.0 %")
+    assert (rows["gamma"]["Source"], rows["gamma"]["In input"]) == ("b/results", "60.0 %")
     # Only the first run has a report; the page leads to it from where it lies.
     assert page.links == ["a/results/report.html"] * 2
     below = leaderboard(tmp_path, one, other, out="b/board.html")
@@ -105,9 +105,9 @@ def test_interval_p_and_word_of_a_row_say_the_same(tmp_path):
     assert rows["alone"]["Published PSI"] == "0.250"  # its interval is of another test
     assert rows["drawn"]["Published PSI"] == "0.250\n[0.000, 0.300]"
     words = {name: row["Word"] for name, row in rows.items()}
-    assert (words["alone"], words["few"]) == ("not shown", "sensitive")
-    assert words["drawn"] == "sensitive against the control"
-    assert words["given"] == "sensitive on the evidence given"
+    assert (words["alone"], words["few"]) == ("no effect found", "sensitive to position")
+    assert words["drawn"] == "sensitive to position against the control"
+    assert words["given"] == "sensitive to position on the evidence given"
     assert [row[0] for row in page.tables[0][-1][1:]][-1] == "few dense few clusters"
 
 

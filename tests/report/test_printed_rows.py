@@ -1,4 +1,4 @@
-"""Whatever the figures: word, p, interval and advice of one printed row do not contradict."""
+"""For any numbers: verdict, p, interval and advice of a printed row agree."""
 
 import io
 import re
@@ -14,7 +14,18 @@ from psibench.commands.psi_text import print_glance
 from psibench.metrics.aggregate import _adjusted
 from psibench.report.leaderboard import _table
 from psibench.report.scores import psi_tables
-from psibench.report.verdict import Verdict, verdicts, word_of
+from psibench.report.verdict import (
+    CONTROL,
+    CUT_OFF,
+    NO_CONTROL,
+    NO_EFFECT,
+    NO_MORE,
+    NOT_TESTABLE,
+    SENSITIVE,
+    ModelVerdict,
+    label_of,
+    verdicts,
+)
 from psibench.report.views import BenchmarkInfo
 from psibench.report.wording import p_text
 from psibench.tables.schemas import PSI_TABLE
@@ -24,7 +35,7 @@ ROW = re.compile(r"^(m\d) +\S+ +(\S+?)(?: \[(\S+), \S+\])?(\*?) +(\S+) +(\S+) +\
 
 
 def drawn_table(rng: np.random.Generator) -> pl.DataFrame:
-    """Rows of some models whose own p, intervals and flags are as `estimate_row` relates them."""
+    """Rows of several models with p, intervals and flags in the relations of `estimate_row`."""
 
     def p() -> float | None:
         return None if rng.random() < 0.1 else float(10 ** rng.uniform(-4, 0))
@@ -39,16 +50,16 @@ def drawn_table(rng: np.random.Generator) -> pl.DataFrame:
         for scheme in SCHEMES[: rng.integers(1, 4)]:
             for evidence in ("all", "visible")[: 1 + (seen < 1)]:
                 own = p()
-                is_told = test == "within" and rng.random() < 0.8
+                is_known = test == "within" and rng.random() < 0.8
                 high = rng.choice([-0.05, 0.05])
                 changes: dict[str, Any] = {
                     "test": None if own is None else test,
                     "p_position": own,
                     "p_control": p() if model else None,
                     "control": "m0" if model else None,
-                    "psi_same": 0.22 if is_told else None,
-                    "psi_same_low": low(own) if is_told else None,
-                    "psi_same_high": 0.27 if is_told else None,
+                    "psi_same": 0.22 if is_known else None,
+                    "psi_same_low": low(own) if is_known else None,
+                    "psi_same_high": 0.27 if is_known else None,
                     # of a row within documents it is of equal means, another test
                     "psi_low": low(own if test == "between" else p()),
                     "seen": seen,
@@ -72,25 +83,25 @@ def printed_rows(table: pl.DataFrame) -> dict[str, re.Match[str]]:
     return {match[1]: match for match in matches if match}
 
 
-def contradictions(start: str | None, word: str, said: Verdict, rows: list[dict]) -> list[str]:
-    """What a reader would stumble over; ``rows``: those that the verdict may rest on."""
-    # The last sentences are of other schemes and clusters.
-    advice = re.split(r" (?:By|This holds in) ", said.advice)[0]
+def contradictions(
+    start: str | None, label: str, verdict: ModelVerdict, rows: list[dict]
+) -> list[str]:
+    """Claims that contradict the printed interval; ``rows``: all that the verdict may use."""
+    # The last sentences are about other schemes and clusters.
+    advice = re.split(r" (?:Other bucket|This holds only)", verdict.advice)[0]
     against = [p_text(row["p_control_adjusted"]) for row in rows]
     found = []
     if start is not None and start != "0.000":
-        if "No evidence" in advice or "no evidence" in advice:
-            found.append("no evidence beside an effect")
-        names_it = "Depends on position" in advice or "questions differ" in advice
-        is_control = advice.startswith("A control: ")
-        if word == "not shown" and not names_it and not is_control:
-            found.append("not shown beside an effect")
+        if "No effect found" in advice or label == NO_EFFECT:
+            found.append("no effect beside an interval above 0")
+        if label in (NO_MORE, NO_CONTROL) and "questions may be the cause" not in advice:
+            found.append("no claim beside an interval above 0, without a reason")
     if start == "0.000":
-        names_control = any(f"({one})" in advice for one in against)
-        if word in ("sensitive", "truncation") and not names_control:
+        names_control = any(f"{one})" in advice for one in against)
+        if label in (SENSITIVE, CUT_OFF) and not names_control:
             found.append("an effect beside an interval from 0 on")
-        if "Depends" in advice:
-            found.append("depends beside an interval from 0 on")
+        if label in (NO_MORE, NO_CONTROL):
+            found.append("varies beside an interval from 0 on")
     return found
 
 
@@ -104,23 +115,25 @@ def test_no_printed_row_contradicts_itself() -> None:
         by_model = {one.model: one for one in verdicts(table.filter(is_first).to_dicts(), others)}
         printed = printed_rows(table)
         assert printed.keys() == by_model.keys()
-        for model, said in by_model.items():
-            _, _, _, start, star, p, _, word = (printed[model][n] for n in range(8))
-            assert word == said.word
+        for model, verdict in by_model.items():
+            _, _, _, start, star, p, _, label = (printed[model][n] for n in range(8))
+            assert label == verdict.label
             rows = table.filter(is_first, model=model).to_dicts()
-            assert contradictions(start, word, said, rows) == []
+            assert contradictions(start, label, verdict, rows) == []
             assert star == "*" * (rows[0]["psi_same"] is None)
-            if word != "not testable" and "few_clusters" in rows[0]["flags"]:
-                assert "in these 4 clusters alone" in said.advice
+            is_control = "truncating" in rows[0]["flags"]
+            if label != NOT_TESTABLE and "few_clusters" in rows[0]["flags"]:
+                assert "only for these 4 clusters" in verdict.advice
             if start is not None and p != "–":
                 is_rejected = p.startswith("<") or (not p.startswith(">") and float(p) <= 0.05)
                 assert (start != "0.000") == is_rejected
-            seen.add((word, start == "0.000"))
-    assert seen >= {("sensitive", True), ("sensitive", False), ("not shown", True)}
+            assert is_control <= (label in (CONTROL, NOT_TESTABLE))
+            seen.add((label, start == "0.000"))
+    assert seen >= {(SENSITIVE, True), (SENSITIVE, False), (NO_MORE, False), (NO_EFFECT, True)}
 
 
 @pytest.mark.parametrize("column", ["Published PSI", "At equal documents"])
-def test_no_row_of_the_page_has_an_interval_that_its_p_contradicts(column: str) -> None:
+def test_page_intervals_agree_with_their_p(column: str) -> None:
     rng = np.random.default_rng(56)
     n_intervals = 0
     for _ in range(100):
@@ -136,16 +149,16 @@ def test_no_row_of_the_page_has_an_interval_that_its_p_contradicts(column: str) 
     assert n_intervals > 100
 
 
-def test_the_leaderboard_shows_the_same_interval_and_names_what_its_word_rests_on(tmp_path) -> None:
+def test_the_leaderboard_names_the_basis_of_its_verdicts(tmp_path) -> None:
     rng = np.random.default_rng(57)
     for _ in range(100):
         table = drawn_table(rng)
         rows = table.filter(pl.col("evidence") == "all", buckets=table["buckets"][0])
-        words = [word_of(row, None) for row in rows.iter_rows(named=True)]
-        asked = rows.with_columns(word=pl.Series(words), source=pl.lit("r"), is_twice=False)
-        shown = _table(asked, {}, tmp_path)
+        labels = [label_of(row, None) for row in rows.iter_rows(named=True)]
+        labelled = rows.with_columns(word=pl.Series(labels), source=pl.lit("r"), is_twice=False)
+        shown = _table(labelled, {}, tmp_path)
         for row in shown.rows:
             cells = dict(zip(shown.header, map(str, row), strict=True))
             intervals = [text for text in cells.values() if text.startswith("0.2") and "[" in text]
-            if "[0.000" in "".join(intervals) and ">sensitive<" in cells["Word"]:
+            if "[0.000" in "".join(intervals) and f">{SENSITIVE}<" in cells["Word"]:
                 assert "against the control" in cells["Word"]

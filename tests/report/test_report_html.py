@@ -26,27 +26,25 @@ def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
     assert rows[1] == ["alpha", "all", "0.500", psi, same, *tested]
 
 
-def test_curves_with_a_word_each_and_what_to_do_come_before_everything(small_page: str) -> None:
+def test_curves_with_verdicts_come_first(small_page: str) -> None:
     first = small_page.split('id="psi"')[0]
-    heads = re.findall(r'panel-name"><bdi>(\w+) <span class="chip word [^>]*>([a-z ]+)<', first)
-    words = ["sensitive", "sensitive", "not shown", "not shown", "not testable"]
-    assert heads == list(zip(["cut", "alpha", "blind", "beta", "none"], words, strict=True))
-    assert "Lowest in" in first
+    heads = re.findall(r'panel-name"><bdi>(\w+) <span class="chip finding" [^>]*>([a-z ;]+)<', first)
+    labels = [*["sensitive to position"] * 2, *["no effect found"] * 2, "not testable"]
+    assert heads == list(zip(["cut", "alpha", "blind", "beta", "none"], labels, strict=True))
+    assert "Weakest at document ends" in first
     assert first.count("<img ") == 4  # of none there is no mean by bucket
-    assert '<img alt="ndcg@10 by third of the passage: alpha sensitive" src=' in first
-    assert "All queries sit in one bucket" in first
+    assert '<img alt="ndcg@10 by third of the passage: alpha sensitive to position" src=' in first
+    assert "queries in at least two position buckets" in first
     assumed = "questions that are hard for the model are as hard for the control.</span></figcap"
     assert first.count(assumed) == 1
-    assert "first bucket scheme" not in first
 
 
-def test_the_page_names_the_scheme_that_leads_and_those_that_differ() -> None:
+def test_the_page_names_disagreeing_schemes() -> None:
     rows = [psi_row("alpha", p_adjusted=0.3), psi_row("alpha", buckets="squad")]
     page = render_report(report_input(rows))
     verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
-    assert "By squad p = 0.002: depends on position there." in verdicts
-    assert "Words follow the first bucket scheme of a benchmark" in verdicts
-    assert "hard for the control" not in verdicts  # nothing is said to be sensitive
+    assert "Other bucket schemes disagree: squad p = 0.002." in verdicts
+    assert "hard for the control</span>" not in verdicts  # no model is sensitive
 
 
 def test_numbers_are_on_the_right_and_words_on_the_left(verified_page: str) -> None:
@@ -62,7 +60,7 @@ def test_row_order_of_the_tables_does_not_matter(small: ReportInput, small_page:
     assert render_report(turned) == small_page
 
 
-def test_a_notice_stands_in_a_box_before_the_verdicts():
+def test_a_notice_comes_before_the_verdicts():
     page = render_report(report_input([psi_row("alpha")], notice="Other <texts>."))
     assert "Other &lt;texts&gt;." in page.partition('id="verdicts"')[0]
 
@@ -75,11 +73,11 @@ def test_empty_tables_give_a_page_that_says_so() -> None:
     assert "No PSI row for this benchmark" in page
 
 
-def test_rows_without_a_curve_keep_their_words() -> None:
+def test_rows_without_a_curve_keep_their_verdicts() -> None:
     page = render_report(report_input([psi_row("alpha"), undefined_row("none")]))
     verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
     assert "No bucket has a mean to draw." in verdicts
-    assert "Lowest in" in verdicts
+    assert "Weakest at" in verdicts
 
 
 def test_what_is_undefined_simulated_or_unknown_is_said(small_page: str) -> None:

@@ -1,4 +1,4 @@
-"""`psibench compare`: whether systems differ, and whether their profiles over positions do."""
+"""`psibench compare`: differences of systems' means and of their profiles over positions."""
 
 import argparse
 import sys
@@ -25,7 +25,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS
 from psibench.metrics.comparison import step_down_p
-from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS
+from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
@@ -35,9 +35,9 @@ from psibench.report.comparison import (
     PROFILES_NOTE,
     PSI_HEAD,
     Ranked,
+    comparison_section,
     ranked,
     render_comparison,
-    section,
 )
 from psibench.report.wording import change, p_text, p_value
 from psibench.tables import Provenance, content_hash, read_table
@@ -48,29 +48,29 @@ from psibench.tables.schemas import COMPARED, COMPARISONS, PSI_TABLE, QUERY_SCOR
 from psibench.text.languages import split_pair
 
 WIDTH = 100
-FILES = "comparison"
+FILE_STEM = "comparison"
 MOST_SYSTEMS = len(ascii_lowercase)
-WORSE = 1
-"""Exit code where --fail-if-worse finds the first system worse."""
+EXIT_WORSE = 1
+"""Exit code if --fail-if-worse finds the first system worse."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One system: its per-query scores, and where they came from."""
+    """One system: its per-query scores, and the files that they came from."""
 
     evaluated: Evaluated
     files: dict[str, Path]
-    """Input name -> file."""
+    """File by input name."""
     labels: RowLabels | None = None
-    """Benchmark and languages where they are known."""
+    """Benchmark and languages; None if unknown."""
     scheme: str | None = None
-    """The first bucket scheme of its benchmark; None where that is not known."""
+    """The first bucket scheme of its benchmark; None if unknown."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare systems, print what differs, and write it where ``--out`` says.
+    """Compare systems, print the differences, and write them to the folder of ``--out``.
 
-    Returns the exit code: `WORSE` where ``--fail-if-worse`` says so, else 0.
+    Returns the exit code: `EXIT_WORSE` if ``--fail-if-worse`` applies, else 0.
     """
     refuse_file("--out", args.out)
     systems = _systems(args)
@@ -95,9 +95,9 @@ def run(args: argparse.Namespace) -> int:
     sections = []
     for scheme in schemes:
         for metric in metrics:
-            of = {"buckets": scheme, "metric": metric}
-            found, buckets = compared.filter(**of), tables.buckets.filter(evidence="all", **of)
-            psi = tables.psi.filter(evidence="all", **of)
+            keys = {"buckets": scheme, "metric": metric}
+            found, buckets = compared.filter(**keys), tables.buckets.filter(evidence="all", **keys)
+            psi = tables.psi.filter(evidence="all", **keys)
             ends = {
                 name: mean_interval(frame.get_column(metric).to_numpy(), documents, units)
                 for name, frame in scores.items()
@@ -107,13 +107,16 @@ def run(args: argparse.Namespace) -> int:
             sections.append((order, buckets, metric, scheme))
     if args.out is not None:
         record = _provenance(systems, metrics, schemes)
-        write_result(compared, COMPARED, args.out / FILES, provenance=record)
+        write_result(compared, COMPARED, args.out / FILE_STEM, provenance=record)
         page = render_comparison(
-            [section(order, buckets, metric=m, scheme=s) for order, buckets, m, s in sections],
+            [
+                comparison_section(order, buckets, metric=m, scheme=s)
+                for order, buckets, m, s in sections
+            ],
             compared.row(0, named=True),
             provenance=record,
         )
-        write_text(page, args.out / f"{FILES}.html")
+        write_text(page, args.out / f"{FILE_STEM}.html")
         print(f"\nWritten to {args.out}")
     if args.fail_if_worse is None:
         return 0
@@ -130,7 +133,7 @@ def _adjusted(
     units: IntArray,
     metrics: Sequence[str],
 ) -> pl.DataFrame:
-    """Add COMPARED's p-values, adjusted over all pairs; of a single pair, its own."""
+    """Add the p-values of COMPARED, adjusted over all pairs; a single pair needs no adjustment."""
     pairs = list(combinations(scores, 2))
     found = []
     for metric in metrics if len(pairs) > 1 else []:
@@ -142,7 +145,7 @@ def _adjusted(
     by_flips = pl.DataFrame(found, schema=schema, orient="row")
     return compared.join(by_flips, on=on, how="left", maintain_order="left").select(
         *COMPARISONS.column_names,
-        # No less than that of the pair by itself, of which it is the same test but for chance.
+        # At least the p of the pair by itself: the two differ only by Monte Carlo error.
         p_difference_adjusted=pl.when(pl.col("p_difference").is_not_null(), evidence="all").then(
             pl.max_horizontal("p_difference", "p_flips")
         ),
@@ -154,28 +157,28 @@ def _adjusted(
 
 
 def _judge(row: Mapping[str, Any], loss: float, family: str) -> int:
-    """Say whether the first system's mean is worse by so much and significantly; the exit code."""
+    """Print whether the first system's mean is significantly worse; return the exit code."""
     p = row["p_difference_adjusted"]
     is_worse = p is not None and p <= SIGNIFICANCE_LEVEL and row["difference"] <= -loss
     why = (
-        f"no p: {row['n_documents']} documents, and {FEWEST_DOCUMENTS} are needed"
+        f"not tested: {row['n_documents']} documents, {FEWEST_DOCUMENTS} needed"
         if p is None
         else f"{family}{p_text(p)}"
     )
     print(
-        f"psibench compare: {row['model']} is {'' if is_worse else 'not '}worse than "
-        f"{row['other']} by {loss:g} or more in {row['metric']} beyond chance "
+        f"psibench compare: {row['model']} is {'' if is_worse else 'not '}significantly worse than "
+        f"{row['other']} by {loss:g} or more in {row['metric']} "
         f"({change(row['difference'])}, {why})",
         file=sys.stderr,
     )
-    return WORSE if is_worse else 0
+    return EXIT_WORSE if is_worse else 0
 
 
 # --- The systems ----------------------------------------------------------------------------
 
 
 def _systems(args: argparse.Namespace) -> list[System]:
-    """Read the systems, each a model of a run, a run file or a file of per-query scores."""
+    """Read the systems: models of a run, run files or files of per-query scores."""
     judgements = None
     if not 2 <= len(args.systems) <= MOST_SYSTEMS:
         raise InputError(
@@ -183,7 +186,7 @@ def _systems(args: argparse.Namespace) -> list[System]:
             "files or files of per-query scores"
         )
     if (args.queries is None) != (args.qrels is None):
-        raise InputError("--queries and --qrels go together; give both or none")
+        raise InputError("--queries and --qrels belong together; give both or neither")
     if args.queries is not None:
         judgements = read_judgements(args)
     found: list[System] = []
@@ -206,30 +209,29 @@ def _system(
             raise InputError(f"{path}: no such file")
         return _model_of_run(text, args)
     if _holds_scores(path):
-        name = path.stem.removeprefix("query_scores-")  # as `psibench score` names several
+        name = path.stem.removeprefix("query_scores-")  # the file names of `psibench score`
         if name == "query_scores":
             name = path.resolve().parent.name
         scores = read_table(path, QUERY_SCORES)
         if (models := scores["model"].unique().sort()).len() > 1:
             raise InputError(
-                f"{path}: scores of {models.len()} models ({', '.join(models)}); name two or "
-                "more of them, and their results folder with --results"
+                f"{path} has scores of {models.len()} models ({', '.join(models)}); give two or "
+                "more of their names, and their results folder with --results"
             )
         return System(_evaluated(name, scores), {f"scores:{path.name}": path})
     if judgements is None:
         raise InputError(
-            f"{path}: a run needs --queries and --qrels to be scored; without them give the "
+            f"{path}: scoring a run needs --queries and --qrels; give them, the "
             "query_scores.parquet of `psibench score`, or the ids of two models"
         )
     name, scores, _ = score_run(path, *judgements, args)
-    given = {f"run:{path.name}": path}
+    files = {f"run:{path.name}": path}
     for kind in ("queries", "qrels"):
-        given |= {f"{kind}:{file.name}": file for file in getattr(args, kind)}
-    return System(_evaluated(name, scores, reading_known=False), given)
+        files |= {f"{kind}:{file.name}": file for file in getattr(args, kind)}
+    return System(_evaluated(name, scores, reading_known=False), files)
 
 
 def _holds_scores(path: Path) -> bool:
-    """Say whether a file is a table of per-query scores."""
     try:
         return {"query_id", "document_id"} <= set(pq.read_schema(path).names)
     except (OSError, pa.ArrowException):
@@ -237,10 +239,9 @@ def _holds_scores(path: Path) -> bool:
 
 
 def _evaluated(name: str, scores: pl.DataFrame, *, reading_known: bool | None = None) -> Evaluated:
-    """Make a system of per-query scores, of whatever order.
+    """Return a system of per-query scores in any order.
 
-    Without a word on it, what it read is taken as known if it was not given everything: of one
-    that was, and of one of which nothing is known, all evidence is visible.
+    By default the model's input is taken as known if some evidence lies beyond it.
     """
     known = (scores["pos_visible"] < 1).any() if reading_known is None else reading_known
     return Evaluated(name, "run", scores.sort("query_id"), reading_known=known)
@@ -251,15 +252,16 @@ def _model_of_run(model: str, args: argparse.Namespace) -> System:
     found = sorted(args.results.glob("*/scores/*.parquet"))
     if not found:
         raise InputError(
-            f"{model!r} is no file, and {args.results} holds no scores of a run "
-            "({benchmark}/scores/{pair}.parquet); name them with --results"
+            f"{model!r} is not a file, and {args.results} has no scores of a run "
+            "({benchmark}/scores/{pair}.parquet); name the results folder with --results"
         )
     scored = {path: read_columns(path, QUERY_SCORES, ["model"])["model"].unique() for path in found}
     paths = [path for path, models in scored.items() if model in models]
     if not paths:
         models = sorted({name for models in scored.values() for name in models})
         raise InputError(
-            f"{model!r} is neither a file nor a model of {args.results}; found {', '.join(models)}"
+            f"{model!r} is neither a file nor a model in {args.results}; models there: "
+            f"{', '.join(models)}"
         )
     benchmark = _only(args.benchmark, {path.parts[-3] for path in paths}, "--benchmark", model)
     paths = [path for path in paths if path.parts[-3] == benchmark]
@@ -278,13 +280,13 @@ def _model_of_run(model: str, args: argparse.Namespace) -> System:
     return System(evaluated, {f"scores:{model}": path}, labels, scheme)
 
 
-def _only(given: str | None, there: set[str], option: str, model: str) -> str:
-    """Return what an option names, or the only thing there is."""
-    listed = ", ".join(sorted(there))
-    if given is not None and given not in there:
-        raise InputError(f"{option} {given!r} has no scores of {model!r}; found {listed}")
-    if given is None and len(there) > 1:
-        raise InputError(f"{model!r} has scores of several; choose one with {option}: {listed}")
+def _only(given: str | None, available: set[str], option: str, model: str) -> str:
+    """Return the value of an option, or the only available one."""
+    listed = ", ".join(sorted(available))
+    if given is not None and given not in available:
+        raise InputError(f"{option} {given!r} has no scores of {model!r}; available: {listed}")
+    if given is None and len(available) > 1:
+        raise InputError(f"{model!r} has several scores; choose one with {option}: {listed}")
     return given or listed
 
 
@@ -292,21 +294,21 @@ def _refuse_other_queries(scores: Mapping[str, pl.DataFrame]) -> None:
     (name, first), *others = scores.items()
     if first.is_empty():
         raise InputError(
-            f"{name!r} has scores of no query; score a run of queries that are in the qrels"
+            f"{name!r} has no scores; score a run with queries that are in the qrels"
         )
     same = ["query_id", "document_id"]
     for other, second in others:
         both = first.join(second, on=same, how="semi").height
         if both < max(first.height, second.height):
             raise InputError(
-                f"{name!r} has scores of {first.height} queries and {other!r} of "
-                f"{second.height}; {both} are the same, of the same documents. Systems are "
+                f"{name!r} has scores for {first.height} queries and {other!r} for "
+                f"{second.height}; {both} have the same query and document. Systems are "
                 "compared on the same queries: score all with the same --queries and --qrels"
             )
 
 
 def _same_clusters(systems: Sequence[System]) -> list[System]:
-    """Give all systems the clusters of the first that knows any: the queries are the same."""
+    """Give all systems the clusters of the first system with clusters."""
     frames = [one.evaluated.scores for one in systems]
     known = next((frame[CLUSTER] for frame in frames if frame[CLUSTER].count()), None)
     if known is None:
@@ -317,7 +319,7 @@ def _same_clusters(systems: Sequence[System]) -> list[System]:
     ]
 
 
-def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[str]:
+def _metrics(requested: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[str]:
     known = [
         name
         for name in scores[0].columns
@@ -329,50 +331,47 @@ def _metrics(asked: list[str] | None, scores: Sequence[pl.DataFrame]) -> list[st
             for frame in scores
         )
     ]
-    lacking = [name for name in asked or [] if name not in known]
+    lacking = [name for name in requested or [] if name not in known]
     if lacking or not known:
-        which, each = ("both", "either") if len(scores) == 2 else ("all", "each")
+        which = "both" if len(scores) == 2 else "all"
         raise InputError(
-            f"no scores of {which} for the metrics {', '.join(lacking) or f'of {each}'}; {which} "
-            f"have {', '.join(known) or 'none'} of every query"
+            f"not all systems have scores of {', '.join(lacking) or 'any common metric'} for "
+            f"every query; {which} have {', '.join(known) or 'none'}"
         )
-    parse_metrics(asked or known, also=SPAN_KINDS)
-    return asked or known
+    parse_metrics(requested or known, also=SPAN_KINDS)
+    return requested or known
 
 
-def _schemes(asked: str | None, default: str | None, scores: pl.DataFrame) -> list[str]:
-    """Return the schemes to compare in: by default the benchmark's first, or the first fitting."""
+def _schemes(requested: str | None, default: str | None, scores: pl.DataFrame) -> list[str]:
+    """Return the bucket schemes; by default the benchmark's first, or the first that fits."""
     fitting = fitting_schemes(scores["span_mid_char"])
-    if asked == "all":
+    if requested == "all":
         return list(fitting)
-    if asked is not None or default is not None:
-        return [bucket_scheme(asked or default or "").name]
+    if requested is not None or default is not None:
+        return [bucket_scheme(requested or default or "").name]
     placed = ((name, set(assign(scores, bucket_scheme(name)).query_index)) for name in fitting)
-    # Thirds place all but mixed ones.
+    # Thirds hold all queries except mixed ones.
     return [next((name for name, queries in placed if len(queries) == scores.height), "thirds")]
 
 
-# --- What is said ---------------------------------------------------------------------------
+# --- Output ---------------------------------------------------------------------------------
 
 
 def _text(found: Ranked, compared: pl.DataFrame, n_clusters: int | None) -> Iterator[str]:
-    """Yield one scheme and metric: what it is of, the figures, and the means by bucket.
-
-    ``compared``: its rows of COMPARED.
-    """
+    """Yield the lines for one scheme and metric; ``compared`` has its rows of COMPARED."""
     row = compared.row(0, named=True)
     clusters = "" if n_clusters is None else f" in {n_clusters} clusters"
     if n_clusters is not None and n_clusters < FEWEST_CLUSTERS:
-        clusters += ": what is found holds in these alone"
+        clusters += " (results hold only for these clusters)"
     yield (
         f"\n{row['metric']}, {row['buckets']}: {row['n_queries']} queries on "
         f"{row['n_documents']} documents{clusters}"
     )
     yield from _two(compared) if len(found.names) == 2 else _several(found)
-    yield textwrap.fill(found.profiles_said, WIDTH)
+    yield textwrap.fill(found.profiles_text, WIDTH)
     yield ""
     shown, names = found.buckets, found.means.columns[1:]
-    if len(found.names) == 2:  # as they were given
+    if len(found.names) == 2:  # in the order of the arguments
         names = [row["model"], row["other"]]
         numbers = [str(found.names.index(name) + 1) for name in names]
         shown = shown.select("bucket", "queries", *numbers)
@@ -381,57 +380,59 @@ def _text(found: Ranked, compared: pl.DataFrame, n_clusters: int | None) -> Iter
 
 
 def _two(compared: pl.DataFrame) -> Iterator[str]:
-    """Yield the figures of two systems, their difference with its interval, and its p."""
+    """Yield the numbers of two systems, their differences with intervals, and p."""
     rows: list[tuple[Any, ...]] = []
     for row in compared.iter_rows(named=True):
         is_all, first = row["evidence"] == "all", row["model"]
-        of = "" if is_all else f", evidence given to {first}"
+        view = "" if is_all else f", evidence in the input of {first}"
         n_queries = "" if is_all else f" ({row['n_queries']} queries)"
-        figures = [(f"mean{of}{n_queries}", "mean", "difference", row["p_difference"])]
+        quantities = [(f"mean{view}{n_queries}", "mean", "difference", row["p_difference"])]
         if is_all:
-            figures.append((PSI_HEAD, "psi_same", "psi_difference", None))
-        for title, name, difference, p in figures:
+            quantities.append((PSI_HEAD, "psi_same", "psi_difference", None))
+        for title, name, difference, p in quantities:
             ends = [row[f"{difference}_low"], row[f"{difference}_high"]]
             rows.append((title, row[name], row[f"other_{name}"], row[difference], ends, p))
         scales = f"hits {p_value(row['p_hit'])}, misses {p_value(row['p_miss'])}"
-        rows.append((f"profile{of}: {scales}", None, None, None, None, row["p_profile"]))
+        rows.append((f"profile{view}: {scales}", None, None, None, None, row["p_profile"]))
         if is_all and row["n_cut"] and row["cut_gain"] is not None:
-            title = f"mean, evidence given to {first} alone ({row['n_cut']} queries)"
+            title = f"mean, evidence only in the input of {first} ({row['n_cut']} queries)"
             ends = [row["cut_gain_low"], row["cut_gain_high"]]
             rows.append((title, None, None, row["cut_gain"], ends, row["p_cut_gain"]))
-    columns = ("figure", "first", "second", "difference", "interval", "p")
+    columns = ("quantity", "first", "second", "difference", "interval", "p")
     types: tuple[Any, ...] = (pl.String, *[pl.Float64] * 3, pl.List(pl.Float64), pl.Float64)
     shown = pl.DataFrame(rows, schema=dict(zip(columns, types, strict=True)), orient="row")
-    heads = ("figure", compared["model"][0], compared["other"][0], *columns[3:])
+    heads = ("quantity", compared["model"][0], compared["other"][0], *columns[3:])
     yield from frame_lines(shown, {"difference": "+.3f", "p": p_value}, n_text=1, heads=heads)
 
 
 def _several(found: Ranked) -> Iterator[str]:
-    """Yield systems in order with their groups, and what tells them apart pair by pair."""
+    """Yield systems in order with their groups, and the differences between all pairs."""
     ends = {name: pl.concat_list(f"{name}_low", f"{name}_high") for name in ("mean", "psi")}
     shown = found.systems.select(
         "system", "mean", within=ends["mean"], group="group", psi="psi", between=ends["psi"]
     )
     heads: Sequence[str] = ("system", "mean", "interval", "group", PSI_HEAD, "interval")
     yield from frame_lines(shown, n_text=1, heads=heads)
-    yield textwrap.fill(found.means_said, WIDTH)
-    for title, matrix, said in (
+    yield textwrap.fill(found.means_text, WIDTH)
+    for title, matrix, note in (
         ("differences of means, p", found.means, MEANS_NOTE),
         ("p of profiles over positions", found.profiles, PROFILES_NOTE),
     ):
         yield ""
         yield from frame_lines(matrix, n_text=1, heads=(title, *matrix.columns[1:]))
-        yield textwrap.fill(said, WIDTH)
+        yield textwrap.fill(note, WIDTH)
 
 
 def _provenance(
     systems: Sequence[System], metrics: Sequence[str], schemes: Sequence[str]
 ) -> Provenance:
     inputs = {}
-    for place, system in zip(ascii_lowercase, systems, strict=False):
+    for letter, system in zip(ascii_lowercase, systems, strict=False):
         for name, path in system.files.items():
-            inputs[f"{place}:{name}"] = content_hash(path)
-    asked = {queries_by(path) for s in systems for path in s.files.values() if _holds_scores(path)}
+            inputs[f"{letter}:{name}"] = content_hash(path)
+    authors = {
+        queries_by(path) for s in systems for path in s.files.values() if _holds_scores(path)
+    }
     return Provenance(
         stage="compare",
         stage_version=1,
@@ -441,19 +442,19 @@ def _provenance(
             "schemes": list(schemes),
         },
         inputs=inputs,
-        queries_by=", ".join(sorted(asked)) or "not recorded",
+        queries_by=", ".join(sorted(authors)) or "not recorded",
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the systems, where they are, and what to compare."""
-    parser.set_defaults(length_buckets=True)  # of per-query scores; they are in no row here
+    """Add the arguments of `psibench compare`."""
+    parser.set_defaults(length_buckets=True)  # for `score_run`; no row here uses them
     parser.add_argument(
         "systems",
         nargs="+",
         metavar="SYSTEM",
-        help="two or more, each the id of a model of a run, a run file (with --queries and "
-        "--qrels), or a query_scores.parquet",
+        help="two or more systems: ids of models of a run, run files (with --queries and "
+        "--qrels), or query_scores.parquet files",
     )
     models = parser.add_argument_group("models of a run")
     models.add_argument(
@@ -461,41 +462,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("results"),
         metavar="DIR",
-        help="folder of the run's results (default: results)",
+        help="results folder of the run (default: results)",
     )
-    models.add_argument("--benchmark", metavar="NAME", help="default: the only one there")
+    models.add_argument("--benchmark", metavar="NAME", help="default: the only benchmark with scores")
     models.add_argument(
-        "--pair", metavar="PAIR", help="as eng-Latn-eng-Latn; default: the only one there"
+        "--pair",
+        metavar="PAIR",
+        help="language pair, e.g. eng-Latn-eng-Latn; default: the only pair with scores",
     )
     add_judgements(parser.add_argument_group("run files"))
-    add_tolerance(parser.add_argument_group("what to accept of run files"))
+    add_tolerance(parser.add_argument_group("what to accept in run files"))
     shown = parser.add_argument_group("what to compare")
     shown.add_argument(
         "--buckets",
         metavar="SCHEME",
-        help="thirds, squad, relative-20 (any relative-N) or all of these; default: the "
-        "benchmark's first, or the first that places every query",
+        help="thirds, squad, relative-20 (any relative-N) or all; default: the benchmark's first "
+        "scheme, or the first that has a bucket for every query",
     )
-    shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: all that all have")
+    shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: metrics that all systems have")
     shown.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="for comparison.csv, .parquet and .html",
+        help="folder for comparison.csv, .parquet and .html",
     )
     shown.add_argument(
         "--fail-if-worse",
         type=share,
         metavar="LOSS",
-        help=f"as 0.02: exit with {WORSE} where the first system's mean is lower than that of the "
-        "second, or of any other, by that much or more, and significantly (p at most .05, of "
-        "several family-wise), for CI",
+        help=f"for CI: exit with {EXIT_WORSE} if the mean of the first system is lower than the "
+        "mean of any other by LOSS or more (e.g. 0.02), and significantly (p ≤ 0.05; family-wise "
+        "for more than two systems)",
     )
 
 
 DESCRIPTION = (
-    "Compare systems on the same queries: the difference of their means, of their PSI "
-    "at equal documents, and whether their profiles over positions differ. Documents, or "
-    "clusters of them, count as independent, not queries; a difference of profiles is claimed only "
-    "where hits and misses both show it. Of three or more, p-values are adjusted over all pairs."
+    "Compare systems on the same queries: the difference of their means, the difference of their "
+    "PSI at equal documents, and whether their profiles over positions differ. The tests treat "
+    "documents (or clusters of documents) as independent, not queries. Profiles differ only if "
+    "hits and misses both show it. With three or more systems, p is adjusted over all pairs."
 )

@@ -1,4 +1,4 @@
-"""`psibench score`: nDCG and PSI of any retriever's run over queries whose evidence has a place."""
+"""`psibench score`: nDCG and PSI of a retriever's run, for queries with known evidence positions."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ from psibench.commands.base import refuse_file, refuse_unwritable, write_result
 from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
-from psibench.commands.score_options import token_limits, visible_ends
+from psibench.commands.score_options import ends_from_limits, token_limits
 from psibench.errors import InputError
 from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
 from psibench.formats.built import identical_ids_of
@@ -66,7 +66,7 @@ from psibench.tables.stage import version_of
 
 
 def run(args: argparse.Namespace) -> None:
-    """Score every run, write the tables and the page, print what the PSI table comes to."""
+    """Score every run, write tables and page, and print the PSI table with verdicts."""
     args = with_example(args) if args.example else args
     args.length_buckets = args.length_buckets is not False
     limits = _check_options(args)
@@ -75,12 +75,12 @@ def run(args: argparse.Namespace) -> None:
     if args.buckets == "all":
         schemes = fitting_schemes(queries.get_column("pos_char_span"))
         if schemes != DEFAULT_SCHEMES:
-            named = f"no query has one evidence span; buckets: {', '.join(schemes)}"
+            named = f"no query has a single evidence span; buckets: {', '.join(schemes)}"
             print(f"{_names(args.queries)}: {named}", file=sys.stderr)
     ends: Sequence[pl.DataFrame | None] = args.ends or [None] * len(args.run)
     tokenizer = None
     if limits is not None:
-        ends, tokenizer = visible_ends(limits, queries, qrels, args)
+        ends, tokenizer = ends_from_limits(limits, queries, qrels, args)
     grades = _read_grades(args, queries)
     evaluated, under_grades = _evaluate(args, queries, qrels, ends, grades)
     args.metrics = args.metrics or _common_metrics(evaluated.values())
@@ -101,8 +101,8 @@ def run(args: argparse.Namespace) -> None:
             write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
         for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
             write_result(frame, spec, args.out / spec.name, provenance=origin)
-    kept = None if args.out is None else args.out / f"{PSI_TABLE.name}.csv"
-    print_glance(tables.psi, kept)
+    csv = None if args.out is None else args.out / f"{PSI_TABLE.name}.csv"
+    print_glance(tables.psi, csv)
     for line in span_lines(tables.buckets, tables.psi):
         print(line)
     if grades is not None:
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
     print(*author_texts(author).values(), sep="\n")
     print(
-        "Nothing written: with --out DIR the tables are, with all views of the evidence"
+        "No files written; use --out DIR"
         if args.out is None
         else f"Tables written to {args.out}"
     )
@@ -127,7 +127,7 @@ def _correct(
     origin: Provenance,
     args: argparse.Namespace,
 ) -> str:
-    """Write, with --out, what the grades of --labelled say of labels; return the short of it."""
+    """Compare the qrels with the grades of --labelled; write tables with --out; return a summary."""
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
     metrics = document_metrics(args.metrics)
@@ -147,7 +147,7 @@ def _evaluate(
     ends: Sequence[pl.DataFrame | None],
     grades: pl.DataFrame | None,
 ) -> tuple[dict[str, Evaluated], dict[str, pl.DataFrame]]:
-    """Score every run, of graded queries under these grades too; by the name of its model."""
+    """Score every run, by model name; with grades, also score the graded queries under these."""
     evaluated: dict[str, Evaluated] = {}
     under_grades: dict[str, pl.DataFrame] = {}
     for path, end in zip(args.run, ends, strict=True):
@@ -158,7 +158,6 @@ def _evaluate(
             model,
             args.kinds.get(model, "run"),
             scores,
-            # What a foreign model was given of a document is known only if it is said.
             reading_known=end is not None,
             on_filter_panel=model in args.on_filter_panel,
         )
@@ -167,89 +166,89 @@ def _evaluate(
             under_grades[model] = ranking_metrics(run, human, metrics=document_metrics(metrics))
     if args.control is not None and args.control not in evaluated:
         raise InputError(
-            f"--control {args.control!r} is none of the models scored: {', '.join(evaluated)}"
+            f"--control {args.control!r} is not a scored model; allowed: {', '.join(evaluated)}"
         )
     return evaluated, under_grades
 
 
 def _common_metrics(evaluated: Iterable[Evaluated]) -> list[str]:
-    """Return the default metrics that all runs have; say so where some are of chunks, some not."""
-    of_chunks = {one.model: SPAN_METRICS[0] in one.scores.columns for one in evaluated}
-    if all(of_chunks.values()):
+    """Return the default metrics that all runs have; print a note if only some have chunks."""
+    has_chunks = {one.model: SPAN_METRICS[0] in one.scores.columns for one in evaluated}
+    if all(has_chunks.values()):
         return [*HEADLINE_METRICS, *SPAN_METRICS]
-    if any(of_chunks.values()):
-        others = ", ".join(name for name, found in of_chunks.items() if not found)
+    if any(has_chunks.values()):
+        others = ", ".join(name for name, chunked in has_chunks.items() if not chunked)
         print(
-            f"no chunks in {others}: nothing of spans is reported; name {SPAN_METRICS[1]} among "
-            "--metrics to have documents count as one chunk each",
+            f"no chunks in {others}: span metrics are not reported; add {SPAN_METRICS[1]} to "
+            "--metrics to count each document as one chunk",
             file=sys.stderr,
         )
     return list(HEADLINE_METRICS)
 
 
 def _check_options(args: argparse.Namespace) -> list[int | None] | None:
-    """Check before anything is read what can be checked then; return `token_limits`."""
+    """Check the options before reading files; return `token_limits`."""
     needed = ("run", "queries", "qrels")
     if lacking := [f"--{name}" for name in needed if getattr(args, name) is None]:
         raise InputError(
-            f"{', '.join(lacking)}: not given; name your files, or try --example, whose files "
-            "ship with psibench"
+            f"missing {', '.join(lacking)}: name your files, or try --example with the files "
+            "that ship with psibench"
         )
     if args.report is not None and args.out is None:
-        raise InputError("--report needs --out DIR: the page names the tables there")
-    if args.report is not None and args.report.parent != args.out:  # which is made
+        raise InputError("--report needs --out DIR: the page links to the tables there")
+    if args.report is not None and args.report.parent != args.out:  # --out is created
         refuse_unwritable("--report", args.report)
     if args.metrics is not None:
         parse_metrics(args.metrics, also=SPAN_KINDS)
         if args.labelled is not None and not document_metrics(args.metrics):
-            raise InputError("--labelled corrects metrics of documents; name one, e.g. ndcg@10")
+            raise InputError("--labelled corrects metrics of documents; add one to --metrics, e.g. ndcg@10")
     if args.buckets != "all":
         bucket_scheme(args.buckets)
     if args.length_edges is not None:
         if not args.length_buckets:
-            raise InputError("--length-edges and --no-length-buckets: give one of them")
+            raise InputError("--length-edges and --no-length-buckets exclude each other; give only one")
         args.length_buckets = refuse_odd_edges(args.length_edges)
     refuse_file("--out", args.out)
     return None if args.example else token_limits(args)
 
 
 def read_judgements(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Read and check the queries and qrels of the options: queries with a positive, and theirs."""
+    """Read and check --queries and --qrels; return the queries with a positive, and their qrels."""
     queries = pl.concat(read_queries(path) for path in args.queries)
     check_queries(queries, source=_names(args.queries))
     qrels = pl.concat(read_qrels(path) for path in args.qrels)
-    judged, kept = match_qrels(
+    judged, judgements = match_qrels(
         queries,
         qrels,
         source=_names(args.qrels),
         ignore_unknown=args.ignore_unknown,
         ignore_unjudged=args.ignore_unjudged,
     )
-    for doubt in evidence_doubts(judged, kept):
+    for doubt in evidence_doubts(judged, judgements):
         print(f"warning: {_names(args.queries)}: {doubt}", file=sys.stderr)
     args.identical_ids = _identical_ids(args)
-    relevant = identical_positives(kept)
+    relevant = identical_positives(judgements)
     if args.identical_ids == "auto" and len(relevant):
         print(
-            f"{_names(args.qrels)}: the relevant document has the query's own id: "
+            f"{_names(args.qrels)}: query and relevant document have the same id: "
             f"{name_some(relevant)}. Such results are kept; BEIR removes them "
             "(--identical-ids remove)",
             file=sys.stderr,
         )
-    return judged, kept
+    return judged, judgements
 
 
 def _identical_ids(args: argparse.Namespace) -> IdenticalIds:
-    """Return --identical-ids; for auto what the queries, if psibench built them, have recorded."""
+    """Return --identical-ids; for auto the recorded value of queries that psibench built."""
     tables = [path for path in args.queries if path.suffix.lower() == ".parquet"]
     recorded = {identical_ids_of(path) for path in tables}
     is_recorded = args.identical_ids == "auto" and len(tables) == len(args.queries)
-    given: IdenticalIds = args.identical_ids
-    return recorded.pop() if is_recorded and len(recorded) == 1 else given
+    option: IdenticalIds = args.identical_ids
+    return recorded.pop() if is_recorded and len(recorded) == 1 else option
 
 
 def _read_grades(args: argparse.Namespace, queries: pl.DataFrame) -> pl.DataFrame | None:
-    """Read and check the human grades of --labelled, as qrels; None if none are given."""
+    """Read and check the human grades of --labelled, as qrels; None without the option."""
     if args.labelled is None:
         return None
     source = str(args.labelled)
@@ -272,23 +271,23 @@ def score_run(
     *,
     ends: pl.DataFrame | None = None,
 ) -> tuple[str, pl.DataFrame, pl.DataFrame]:
-    """Return the name that a run's file has for its model, its per-query scores, and the run.
+    """Return a run's model name, its per-query scores, and its ranks.
 
-    `ends`: how far the model read into each query's positive; None: not known.
+    ``ends``: last character of each query's positive that the model read; None: unknown.
     """
     file = read_run(path, run_format=args.run_format, part=args.run_part)
     if args.lower_is_better:
         turned = -pl.col("score").cast(pl.Float64)
         file = replace(file, frame=file.frame.with_columns(score=turned))
     sizes = queries.select(query_id="_id", length="pos_char_length")
-    held = evidence_documents(queries, qrels).join(sizes, on="query_id")
+    positives = evidence_documents(queries, qrels).join(sizes, on="query_id")
     relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
     ranked = rank_file(
         file,
         queries,
         relevant,
         source=str(path),
-        lengths=held.select("length", doc_id="document_id"),
+        lengths=positives.select("length", doc_id="document_id"),
         judged=qrels.get_column("corpus-id"),
         remove_identical_ids=identical_ids_removed(args.identical_ids, qrels),
         ignore_unknown=args.ignore_unknown,
@@ -301,7 +300,7 @@ def score_run(
     metrics = args.metrics or list(HEADLINE_METRICS)
     if ranked.chunks is not None:
         if ends is not None:
-            raise InputError(f"{path}: a run of chunks; --max-tokens is of documents read whole")
+            raise InputError(f"{path} is a run of chunks; --max-tokens applies only to runs of whole documents")
         if not args.metrics and any(queries[name].count() for name in BY_SPAN):
             metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
     scores = score_queries(
@@ -325,8 +324,8 @@ def _provenance(
 ) -> Provenance:
     files: dict[str, Path] = {}
     for name in ("queries", "qrels", "corpus"):
-        given = getattr(args, name) or []
-        files |= {f"{name}:{i}" if len(given) > 1 else name: path for i, path in enumerate(given)}
+        paths = getattr(args, name) or []
+        files |= {f"{name}:{i}" if len(paths) > 1 else name: path for i, path in enumerate(paths)}
     files |= {f"run:{path.name}": path for path in args.run}
     files |= {} if args.labelled is None else {"labelled": args.labelled}
     options = (
@@ -379,13 +378,13 @@ def _names(paths: Sequence[Path]) -> str:
 
 
 def _queries_by(paths: Sequence[Path]) -> str:
-    """Return who wrote the queries, where the files say so."""
+    """Return the authors of the queries, as recorded in the files."""
     found = {queries_by(p) if p.suffix.lower() == ".parquet" else "not recorded" for p in paths}
     return ", ".join(sorted(found))
 
 
 def query_score_files(models: Sequence[str]) -> dict[str, str]:
-    """Return the file name of every model's per-query scores; a clash gets a number."""
+    """Return the file name of each model's per-query scores; a number resolves clashes."""
     if len(models) == 1:
         return {models[0]: "query_scores.parquet"}
     names: dict[str, str] = {}
@@ -400,11 +399,9 @@ def query_score_files(models: Sequence[str]) -> dict[str, str]:
 
 
 DESCRIPTION = (
-    "Score runs over queries of which it is known where their evidence is, by span or "
-    "by class: prints the PSI table and "
-    "what it says, and with --out writes psi_table and bucket_scores (.csv and .parquet) and "
-    "per-query scores. Documents "
-    "are ranked by score, ties by document id, the last first, as in trec_eval; a rank column is "
-    "not used. Scores that contradict the ranks or the order of the file, and scores that are "
-    "mostly tied, are warned of."
+    "Score runs on queries with known evidence positions (a span, or beginning, middle or end). "
+    "Prints the PSI table and a verdict per model; with --out also writes psi_table and "
+    "bucket_scores (.csv and .parquet) and per-query scores. Documents are ranked by score, ties "
+    "by document id in descending order, as in trec_eval; a rank column is not used. Warns if "
+    "scores contradict the ranks or the order of the file, or if most scores are tied."
 )
