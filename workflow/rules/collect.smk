@@ -13,7 +13,7 @@ use rule on_cpu as summaries with:
         },
     params:
         boards=[dump(board) for board in settings.leaderboards],
-        notice=settings.report.notice,
+        notice=settings.notice,
 
 
 # Models that are meant to be less position-sensitive, before and after.
@@ -86,4 +86,4 @@ use rule on_cpu as report with:
             if page in linked_pages or Path(page).exists()
         },
         title=settings.report.title,
-        notice=settings.report.notice,
+        notice=settings.notice,

@@ -41,6 +41,10 @@ if (
 
 try:
     settings, model_entries = load_config(config)
+    if settings.stand_ins:  # jobs read language models and registry entries here
+        resolved = settings.model_dump(mode="json", exclude_unset=True)
+        config.clear()
+        config.update(resolved)
     plan = make_plan(settings, model_entries)
 except InputError as error:
     raise WorkflowError(str(error))
@@ -286,6 +290,7 @@ def check_start():
             {str(path) for job in workflow.dag.needrun_jobs() for path in job.output},
             benchmarks=plan.named,
             configs=workflow.configfiles,
+            stand_ins=settings.stand_ins,
         )
         # Later than Snakemake's own handler, which its scheduler has set by now.
         stop_on_signals()

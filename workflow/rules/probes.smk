@@ -89,4 +89,4 @@ use rule on_cpu as probe_page with:
     params:
         beside=probe_figures(compared),
         run_title=settings.report.title,
-        notice=settings.report.notice,
+        notice=settings.notice,

@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
-from psibench.config.base import Commit, Id, Section
+from psibench.config.base import Commit, ModelId, Section
 
 Scoring = Literal["cosine", "maxsim", "mean-maxsim", "sparse"]
 """cosine: of unit vectors, the best window's; maxsim: the sum over query tokens of the best
@@ -40,7 +40,7 @@ class ModelBase(Section):
     """Of the weights or the service, as its card says."""
     control: Literal["position-blind", "truncating"] | None = None
     """Set on the controls that calibrate a benchmark."""
-    mitigates: Id | None = None
+    mitigates: ModelId | None = None
     """Model that this one is compared with in results/mitigations.csv: the same without the
     mitigation (docs/mitigations.md)."""
 
