@@ -27,6 +27,7 @@ def test_few_documents_of_few_domains_are_drawn():
     assert planned.native == {"eng-Latn": domains, "cmn-Hans": domains}
     assert planned.translated == ["ara-Arab", "deu-Latn"]
     assert (section.sample.n_documents, section.shards) == (40, 2)
+    assert section.translate.shards == 2
     assert section.propose_questions.share == 1
 
 

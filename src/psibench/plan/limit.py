@@ -51,9 +51,10 @@ def _benchmark(section: Benchmark, n: int) -> Benchmark:
         update["languages"] = languages or None
         update["domains"] = section.named_domains()[:FEW] or None
     if section.translate is not None:
-        few = {"to": section.translate.to[:FEW]}
+        to, shards = section.translate.to[:FEW], section.translate.shards
+        few = {"to": to, "shards": shards and min(shards, FEW)}
         update["translate"] = section.translate.model_copy(update=few)
-        languages += few["to"]
+        languages += to
     if section.cross_lingual and languages:
         update["cross_lingual"] = [
             pair for pair in section.cross_lingual if {*split_pair(pair)} <= {*languages}
