@@ -19,7 +19,7 @@ use rule on_cpu as summaries with:
     params:
         content=content("summaries", board_files),
         boards=config["leaderboards"],
-        notice=settings.report.notice,
+        notice=settings.notice,
         stage=STAGES["summaries"],
 
 
@@ -94,5 +94,5 @@ use rule on_cpu as report with:
             if page in linked_pages or Path(page).exists()
         },
         title=settings.report.title,
-        notice=settings.report.notice,
+        notice=settings.notice,
         stage=STAGES["report"],

@@ -476,6 +476,7 @@ def check_start():
             {str(path) for job in workflow.dag.needrun_jobs() for path in job.output},
             benchmarks=plan.named,
             configs=workflow.configfiles,
+            stand_ins=settings.stand_ins,
         )
         # Later than Snakemake's own handler, which its scheduler has set by now.
         stop_on_signals()

@@ -75,5 +75,5 @@ use rule on_cpu as probe_page with:
     params:
         beside=probe_figures(compared),
         run_title=settings.report.title,
-        notice=settings.report.notice,
+        notice=settings.notice,
         stage=STAGES["probe_page"],

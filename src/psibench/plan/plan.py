@@ -239,7 +239,8 @@ class Plan:
     ) -> list[tuple[str, str]]:
         """List the pairs of `compare` in the config whose models a language pair has both of."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
-        return [pair for pair in self.config.compare.items() if {*pair} <= {*models}]
+        pairs = self.config.compare.items()
+        return [pair for pair in pairs if {*pair} <= {*models} and len({*pair}) == 2]
 
     def input_lengths(
         self, benchmark: str, query_lang: str, corpus_lang: str

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, Section, refuse_falling, refuse_repeats
+from psibench.config.base import Id, ModelIds, Section, refuse_falling, refuse_repeats
 from psibench.config.model_base import ModelBase
 from psibench.config.models import (
     EmbeddingApiModel,
@@ -66,6 +66,7 @@ Segments = Annotated[
 ]
 Names = Annotated[list[ProbeName], AfterValidator(refuse_repeats)]
 Ids = Annotated[list[Id], AfterValidator(refuse_repeats)]
+Models = Annotated[ModelIds, AfterValidator(refuse_repeats)]
 
 
 class Probes(Section):
@@ -73,7 +74,7 @@ class Probes(Section):
 
     names: Names = Field(default=list(PROBES), min_length=1)
     """Which probes."""
-    models: Ids | None = None
+    models: Models | None = None
     """Ids among `models`; null: all that make one vector of a text in a job."""
     benchmarks: Ids | None = None
     """Ids of benchmarks whose documents are taken; null: all."""
