@@ -12,7 +12,7 @@ from psibench.errors import InputError
 from psibench.formats.tabular import read_scored_pairs
 from psibench.llm.embeddings import values_at
 from psibench.metrics.ranking import parse_metric
-from psibench.reading import number, whole_number
+from psibench.reading import parse_number, whole_number
 from psibench.sources.convert import read_html
 
 # `int` and `float` take digits of other scripts, underscores and white space, and `int` fails on
@@ -24,7 +24,7 @@ NO_NUMBERS = ["\u0665", "\uff15", "\u00b2", "\u2461", "1_0", "", " ", "0x5", "5.
 @pytest.mark.parametrize(
     ("read", "error"),
     [
-        (lambda text: number(text, where="run.trec, line 1", column="score"), InputError),
+        (lambda text: parse_number(text, where="run.trec, line 1", column="score"), InputError),
         (lambda text: parse_metric(f"ndcg@{text}"), InputError),
         (share, argparse.ArgumentTypeError),
         (whole, argparse.ArgumentTypeError),

@@ -10,7 +10,7 @@ __all__ = ["Corpus", "Evaluation", "Search", "__version__", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the functions and types for Python users when one is asked for: commands need none."""
+    """Import the Python API on first use, because commands do not need it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from psibench.publish import retriever

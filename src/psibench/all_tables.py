@@ -1,6 +1,6 @@
-"""Every table psibench writes, by name: what `psibench check` and the documentation look up.
+"""All tables that psibench writes, by name, for `psibench check` and the documentation.
 
-A table is declared beside the stage that writes it; those of several capabilities in `tables`.
+The module of a stage declares its tables; `psibench.tables` declares tables of several stages.
 """
 
 from psibench.filters import audit, margin_counts, negatives, position_shift, verify

@@ -1,4 +1,4 @@
-"""The `psibench` command: one registry of sub-commands, one place for their errors."""
+"""The `psibench` command: parses arguments, runs a sub-command, and reports its errors."""
 
 import argparse
 import re
@@ -17,26 +17,26 @@ STYLE = r"\x1b\[(?:[012]|1;3[13])m"
 UNPRINTABLE = re.compile(
     rf"(?!{STYLE})[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What moves a terminal's cursor, colours it or turns it round, and what cannot be encoded.
+"""Control characters, text-direction marks and surrogates, except the styles in `STYLE`.
 
-But for `STYLE`: bold, dim, red and yellow of the words of `show`, which hide nothing.
+`STYLE` has bold, dim, red and yellow for the verdicts of `show`.
 """
 
 UNENCODED = re.compile(r"[\ud800-\udfff]")
 
 
 class PlainText:
-    """A stream that shows the control characters of third parties' texts in place of sending them.
+    """A stream that escapes control characters, so that no text can control the terminal.
 
-    File names and records that are not UTF-8 are shown the same way, and so is what the stream's
-    encoding does not have (LANG=C, PYTHONIOENCODING=ascii).
+    Also escapes bytes that are not UTF-8, and characters outside the stream's encoding (LANG=C,
+    PYTHONIOENCODING=ascii).
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        r"""Write a text, control characters as ``\x1b``."""
+        r"""Write a text with escaped control characters, e.g. ``\x1b``."""
         text = UNPRINTABLE.sub(_escaped, text)
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         return self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -49,28 +49,29 @@ def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode()
 
 
-def build_parser(asked: str | None) -> argparse.ArgumentParser:
-    """Return the parser; of the commands only the one ``asked`` for has its options."""
+def build_parser(command_name: str | None) -> argparse.ArgumentParser:
+    """Return the parser; only the named command has its options."""
     parser = argparse.ArgumentParser(
         prog="psibench",
-        description="Measure how much a retriever's quality depends on where the evidence is.",
-        epilog="To begin: `psibench score --example`, or `psibench init` where your texts are. "
-        "psibench COMMAND --help says more of each.",
+        description="Measure how much a retriever's quality depends on the position of the evidence.",
+        epilog="Quick start: `psibench score --example`, or `psibench init` in the folder of your "
+        "texts. psibench COMMAND --help describes a command.",
     )
     parser.add_argument("--version", action="version", version=f"psibench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
-        if name == asked:
+        if name == command_name:
             command = load_command(name)
-            its_parser = subparsers.add_parser(
+            command_parser = subparsers.add_parser(
                 name,
                 help=text,
                 description=command.DESCRIPTION,
                 epilog=f"example: {EXAMPLES[name]}",
                 allow_abbrev=False,
             )
-            command.add_arguments(its_parser)
-            parser.error = its_parser.error  # type: ignore[method-assign]  # its options are shown
+            command.add_arguments(command_parser)
+            # Errors then show the options of the command.
+            parser.error = command_parser.error  # type: ignore[method-assign]
         else:
             subparsers.add_parser(name, help=text)
     return parser
@@ -79,27 +80,25 @@ def build_parser(asked: str | None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return its exit code, or 2 with one message on standard error for bad input.
 
-    What is printed holds no control characters but ends of lines, tabs and `STYLE`.
-
-    argparse itself exits with 2 on a wrong option. Other exceptions are bugs and keep their
-    traceback.
+    The output has no control characters except line ends, tabs and `STYLE`. argparse exits with 2
+    on a wrong option. Other exceptions are bugs and keep their traceback.
     """
-    given = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
     out, err = cast(TextIO, PlainText(sys.stdout)), cast(TextIO, PlainText(sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
-        return _run(given)
+        return _run(words)
 
 
-def _run(given: Sequence[str]) -> int:
-    for word in given:
-        if UNENCODED.search(word):  # of the system's bytes, as tables could not hold it
+def _run(argv: Sequence[str]) -> int:
+    for word in argv:
+        if UNENCODED.search(word):  # tables could not store it
             print(f"psibench: {word!r} is not UTF-8; rename the file", file=sys.stderr)
             return BAD_INPUT
-    asked = next((word for word in given if not word.startswith("-")), None)
-    words, further = list(given), list[str]()
-    if asked == "run" and "--" in words:  # argparse takes no further words behind a later option
+    command_name = next((word for word in argv if not word.startswith("-")), None)
+    words, further = list(argv), list[str]()
+    if command_name == "run" and "--" in words:  # argparse accepts no words after a later option
         words, further = words[: words.index("--")], words[words.index("--") + 1 :]
-    args = build_parser(asked).parse_args(words)
+    args = build_parser(command_name).parse_args(words)
     if further:
         args.words += further
     try:
@@ -112,7 +111,7 @@ def _run(given: Sequence[str]) -> int:
             raise
         print(f"psibench {args.command} {needs}", file=sys.stderr)
         return BAD_INPUT
-    except BrokenPipeError:  # `psibench show ... | head`: the reader has seen enough
+    except BrokenPipeError:  # e.g. `psibench show ... | head`
         sys.stderr.close()
         return 0
     except OSError as error:

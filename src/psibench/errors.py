@@ -1,4 +1,4 @@
-"""The exceptions that mean "your input, not our bug"."""
+"""Exceptions for bad input, as opposed to bugs."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -19,27 +19,27 @@ EXTRAS = {
     "train": ("accelerate",),
     "peers": ("mteb",),
 }
-"""Modules that the package imports where it needs them, by the extra that installs them."""
+"""Optional modules by the extra that installs them."""
 
 
 class InputError(ValueError):
     """Bad input from the user: a file, a record, a config key or an argument.
 
-    The message says what was found, what was allowed, where (file, record or key) and what to do.
+    The message has the value, the allowed values, the file, record or key, and the next step.
     Commands print it without a traceback and exit with code 2.
     """
 
     def under(self, where: str) -> Self:
-        """Return the same error with the place it was found at in front."""
+        """Return the same error with the file, record or key in front of its message."""
         return type(self)(f"{where}: {self}")
 
 
 class MissingError(InputError):
-    """A file or folder that a config names and that is not there, or not yet."""
+    """A file or folder in a config that does not exist, or not yet."""
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """Say which extra of psibench installs the module that is missing; None if none does."""
+    """Return a message with the extra that installs a missing module; None if no extra does."""
     module = (error.name or "").split(".")[0]
     for extra, modules in EXTRAS.items():
         if module in modules:
@@ -49,7 +49,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """Raise one InputError that names all problems, if there are any."""
+    """Raise one InputError with all problems, if any."""
     found = list(dict.fromkeys(problems))
     if len(found) > 1:
         raise InputError(f"{len(found)} problems:\n" + "\n".join(f"  {one}" for one in found))
@@ -58,7 +58,7 @@ def refuse(problems: Iterable[str]) -> None:
 
 
 def supported(name: str, known: Iterable[str]) -> str:
-    """List what may stand in place of an unknown name: all if they are few, else the nearest."""
+    """Return the allowed names as text: all if they are few, else the nearest to ``name``."""
     names = sorted(known)
     if len(names) <= FEW:
         return ", ".join(names)
@@ -67,5 +67,5 @@ def supported(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Return up to three known names that are near an unknown one; none if none is."""
+    """Return up to three known names that are similar to an unknown one."""
     return get_close_matches(name, sorted(known), n=3)

@@ -1,4 +1,7 @@
-"""Lines of text files, plain or gzipped, with messages that name file and line."""
+"""Readers of text, JSON Lines, CSV and JSON files, plain or gzipped.
+
+Their errors name file and line.
+"""
 
 import csv
 import gzip
@@ -13,12 +16,12 @@ from psibench.reading import SNIFFED_BYTES, binary_kind, parse_json, require_fil
 
 MOST_LINE_CHARS = 1 << 28
 MOST_JSON_CHARS = 1 << 30
-"""Of a file that is read whole; a gzip file of a megabyte may unpack to as many."""
-csv.field_size_limit(MOST_LINE_CHARS)  # else 131,072: runs may have texts of documents beside ids
+"""Limit for a whole file; a gzip file of one megabyte may unpack to this size."""
+csv.field_size_limit(MOST_LINE_CHARS)  # default 131,072; runs may have texts of documents
 
 
 def read_lines(path: Path, *, most_chars: int = MOST_LINE_CHARS) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) of a UTF-8 text file, .gz or not.
+    """Yield (line number from 1, line without its end) of a UTF-8 text file, plain or .gz.
 
     Raises InputError if the file is missing, binary, not UTF-8 or a damaged gzip file, or a line
     has more than ``most_chars``.
@@ -58,7 +61,7 @@ def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (line number, fields by column name) of a CSV or TSV file with a header line.
 
-    TSV fields are taken as they stand; CSV fields may be quoted.
+    CSV fields may be quoted; TSV fields may not.
     """
     text = (line + "\n" for _, line in read_lines(path))
     rows = csv.reader(
@@ -70,7 +73,7 @@ def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, 
     try:
         header = next(rows, [])
         if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
-            raise InputError(f"{path}, line 1: columns that occur twice: {', '.join(twice)}")
+            raise InputError(f"{path}, line 1: repeated columns: {', '.join(twice)}")
         for fields in filter(None, rows):
             if len(fields) != len(header):
                 raise InputError(
@@ -83,14 +86,14 @@ def read_delimited(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, 
 
 
 def read_json(path: Path) -> Any:
-    """Parse a whole JSON file, .gz or not."""
+    """Parse a whole JSON file, plain or .gz."""
     lines, n_chars = list[str](), 0
     for _, line in read_lines(path, most_chars=MOST_JSON_CHARS):
         lines.append(line)
-        n_chars += len(line) + 8  # its place in the list
+        n_chars += len(line) + 8  # the list entry
         if n_chars > MOST_JSON_CHARS:
             raise InputError(
-                f"{path}: more than {MOST_JSON_CHARS:,} characters; give lines of JSON"
+                f"{path}: more than {MOST_JSON_CHARS:,} characters; give JSON Lines instead"
             )
     return parse_json("\n".join(lines), where=str(path), what="not JSON, or truncated")
 
@@ -102,7 +105,7 @@ def _open(path: Path, mode: str) -> Any:
 
 
 def _undecodable_line(path: Path) -> int:
-    """Find the line, from 1, of the first byte that is not UTF-8."""
+    """Return the line, from 1, of the first byte that is not UTF-8."""
     with _open(path, "rb") as stream:
         lines = enumerate(iter(partial(stream.readline, MOST_JSON_CHARS), b""), 1)
         return next((n for n, line in lines if line.decode(errors="ignore").encode() != line), 1)

@@ -1,4 +1,4 @@
-"""YAML of plain values: apart from `psibench.reading`, so that jobs over tables load no parser."""
+"""YAML of plain values; a separate module, so that jobs over tables load no parser."""
 
 import re
 from collections.abc import Hashable, Iterator
@@ -13,11 +13,8 @@ from psibench.reading import refuse_aliases, shown
 def parse_yaml(text: str, *, where: str) -> Any:
     """Parse YAML of plain values.
 
-    Raises
-    ------
-    InputError
-        If it is no YAML, has a key twice, a value that holds itself, aliases that stand for
-        millions of values, or control characters in a text.
+    Raises InputError if the text is not YAML, has a key twice, a value that contains itself,
+    aliases that expand to millions of values, or control characters in a text.
     """
     try:
         loader = _Loader(text)
@@ -34,7 +31,7 @@ def parse_yaml(text: str, *, where: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loads plain values, and refuses what would be lost or cannot be a text."""
+    """Loads plain values; refuses repeated keys, control characters and huge integers."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -49,7 +46,7 @@ def _construct_text(loader: _Loader, node: yaml.ScalarNode) -> str:
     text = str(loader.construct_scalar(node))
     if found := _CONTROL.search(text):
         raise ValueError(
-            f"a text holds the control character {found.group()!r}, which no setting has"
+            f"a text has the control character {found.group()!r}, which is not allowed in a config"
             f"{node.start_mark}"
         )
     return text

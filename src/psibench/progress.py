@@ -1,4 +1,4 @@
-"""Progress of long stages: lines in the log and on the console, none for what is over quickly."""
+"""Progress lines of long stages, in the log and on the console."""
 
 import logging
 import sys
@@ -8,27 +8,27 @@ from types import TracebackType
 logger = logging.getLogger("psibench")
 
 FIRST_LINE_S = 10.0
-"""Work that is done before gets one line in the log and none on the console."""
+"""Shorter work has one line in the log and none on the console."""
 LINE_EVERY_S = 30.0
 
 HOUR_S, MINUTE_S = 3600, 60
 
 
 class Progress:
-    """Count work done. Use as a context manager and call ``advance``.
+    """A context manager that counts finished work; call ``advance`` after each piece.
 
-    Count what takes time in proportion: texts are encoded the longest first, so of these count the
-    tokens. Work that is found done already is no part of the total.
+    Count units that take proportional time: for texts, which are encoded longest first, count
+    tokens. Leave work of earlier runs out of the total.
 
-    The console gets the lines that the log gets unless the log is written there itself. Lines, not
-    a bar: several jobs share a console.
+    Writes lines, because several jobs share a console. The console shows the lines of the log,
+    unless the log itself goes there.
 
     Parameters
     ----------
     description
-        What is counted, e.g. ``encoding all-minilm-l6-v2``.
+        Name of the work, e.g. ``encoding all-minilm-l6-v2``.
     total
-        Units of work in all; may be set later, or found out by ``expect``.
+        Total units of work; may be set later, or with ``expect``.
     unit
         Name of one unit, e.g. ``tokens``.
     """
@@ -38,28 +38,28 @@ class Progress:
         self._known = 0
         self._started = time.monotonic()
         self._next_line = self._started + FIRST_LINE_S
-        self._is_told = False
+        self._has_lines = False
 
     def __enter__(self) -> "Progress":
         return self
 
     def expect(self, amount: int, *, share: float = 1.0) -> None:
-        """Add units that are known to come; the total follows from them.
+        """Add expected units to the total.
 
-        ``share``: how much of all work the units known so far are, from 0 (not known) to 1.
+        ``share``: the known units as a share of all work, from 0 (unknown) to 1.
         """
         self._known += amount
         self.total = round(self._known / min(share, 1.0)) if share > 0 else self._known
 
     def advance(self, amount: int) -> None:
-        """Add finished units; tells how far it is after ten seconds, then every thirty."""
+        """Add finished units; write a line after ten seconds, then every thirty."""
         self._done += amount
         now = time.monotonic()
         if now >= self._next_line:
-            self._next_line, self._is_told = now + LINE_EVERY_S, True
+            self._next_line, self._has_lines = now + LINE_EVERY_S, True
             rate = self._done / (now - self._started)
             left = f", {_duration((self.total - self._done) / rate)} left" if rate else ""
-            self._tell(f"{_count(rate)} {self._unit}/s{left}")
+            self._write(f"{_count(rate)} {self._unit}/s{left}")
 
     def __exit__(
         self,
@@ -67,19 +67,19 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._tell(_duration(time.monotonic() - self._started))
+        self._write(_duration(time.monotonic() - self._started))
 
-    def _tell(self, words: str) -> None:
+    def _write(self, text: str) -> None:
         share = 100 * self._done / self.total if self.total else 100.0
         counts = f"{self._done:,} of {self.total:,} {self._unit}"
-        line = f"{self._description}: {counts} ({share:.0f} %), {words}"
+        line = f"{self._description}: {counts} ({share:.0f} %), {text}"
         logger.info("%s", line)
-        if self._is_told and not _logs_to_console():
+        if self._has_lines and not _logs_to_console():
             print(line, file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
-    """Log a warning, and print it on the console unless the log is written there itself."""
+    """Log a warning, and print it on the console unless the log goes there."""
     logger.warning("%s", message)
     if not _logs_to_console():
         print(f"psibench: warning: {message}", file=sys.stderr, flush=True)
@@ -95,7 +95,7 @@ def _count(number: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Write a duration as a person would: ``42 s``, ``3 min 20 s``, ``5 h 12 min``."""
+    """Return a duration as text: ``42 s``, ``3 min 20 s``, ``5 h 12 min``."""
     whole = round(seconds)
     if whole < MINUTE_S:
         return f"{whole} s"

@@ -1,6 +1,6 @@
-"""What comes from outside as bytes: files, text and JSON, and the numbers and ids in them.
+"""Reading of untrusted input: files, text, JSON, numbers and ids.
 
-Whatever a file holds, these functions return a value or raise one `InputError` that names it.
+For any content, these functions return a value or raise one `InputError` that names the file.
 """
 
 import json
@@ -16,8 +16,8 @@ from psibench.errors import InputError, MissingError
 
 SNIFFED_BYTES = 4096
 MOST_VALUES = 1_000_000
-"""In a config; it has a few thousand, and more come from aliases of aliases."""
-MAGIC = (
+"""Values in a config. Real configs have a few thousand; nested aliases may expand to more."""
+BINARY_KINDS = (
     (b"%PDF", "a PDF document"),
     (b"PAR1", "a Parquet file"),
     (b"PK\x03\x04", "a zip archive or office document"),
@@ -31,15 +31,12 @@ _shown.maxstring = _shown.maxother = _shown.maxlong = 100
 
 
 def shown(value: object) -> str:
-    """Write a value for a message: of long and deep ones the beginning."""
+    """Return a value as text for a message, shortened if it is long or deep."""
     return _shown.repr(value)
 
 
 def one_line(text: object, most: int) -> str:
-    """Return the beginning of somebody's text so that it can be shown, logged and stored.
-
-    What cannot be printed, ends of lines among it, is escaped.
-    """
+    """Return the first ``most`` characters of a text, with line ends and controls escaped."""
     cut = str(text)[:most]
     if cut.isprintable():
         return cut
@@ -50,27 +47,29 @@ def one_line(text: object, most: int) -> str:
 
 
 def require_file(path: str | Path, *, expected: str) -> Path:
-    """Return the path of a file that can be read to its end.
+    """Return the path of a regular file.
 
     Raises
     ------
     MissingError
-        If there is none.
+        If it does not exist.
     InputError
         If it is a folder, or a pipe, socket or device, which may have no end.
     """
-    place = Path(path)
-    if place.is_file():
-        return place
-    if place.is_dir():
+    file = Path(path)
+    if file.is_file():
+        return file
+    if file.is_dir():
         raise InputError(f"{path}: a folder, expected {expected}")
-    if place.exists():
-        raise InputError(f"{path}: a pipe, socket or device, expected {expected}; save it first")
+    if file.exists():
+        raise InputError(
+            f"{path}: a pipe, socket or device, expected {expected}; save its content to a file"
+        )
     raise MissingError(f"{path}: no such file; expected {expected}")
 
 
 def read_bytes(path: str | Path, *, expected: str) -> bytes:
-    """Read a file whole; raise InputError if it cannot be read."""
+    """Return the bytes of a file; raise InputError if it cannot be read."""
     try:
         return require_file(path, expected=expected).read_bytes()
     except OSError as error:
@@ -80,13 +79,9 @@ def read_bytes(path: str | Path, *, expected: str) -> bytes:
 
 
 def read_text_file(path: str | Path, *, expected: str) -> str:
-    """Read a UTF-8 text file.
+    """Return the text of a UTF-8 file; ``expected`` describes it in messages.
 
-    Raises
-    ------
-    InputError
-        If the file is missing, binary (a PDF, say) or not UTF-8. ``expected`` names what was
-        wanted.
+    Raises InputError if the file is missing, binary (e.g. a PDF) or not UTF-8.
     """
     data = read_bytes(path, expected=expected)
     found = binary_kind(data)
@@ -100,8 +95,8 @@ def read_text_file(path: str | Path, *, expected: str) -> str:
 
 
 def binary_kind(head: bytes) -> str | None:
-    """Name what binary content looks like, or None if the bytes may be text."""
-    for magic, name in MAGIC:
+    """Return a name for binary content; None if the bytes may be text."""
+    for magic, name in BINARY_KINDS:
         if head.startswith(magic):
             return name
     return "binary data" if b"\0" in head[:SNIFFED_BYTES] else None
@@ -115,16 +110,13 @@ def parse_json(
 ) -> Any:
     """Parse JSON.
 
-    Raises
-    ------
-    InputError
-        If it is none, is nested too deep, has a key twice (``unique``: else the last one counts),
-        or a number that is too large.
+    Raises InputError if the text is not JSON, is nested too deep, has a number that is too large,
+    or has a key twice. Without ``unique`` the last value of a key counts.
     """
     try:
         return json.loads(text, object_pairs_hook=_object if unique else None, parse_float=_finite)
     except RecursionError:
-        raise InputError(f"{where}: {what} that can be read: nested too deep") from None
+        raise InputError(f"{where}: {what}: nested too deep") from None
     except ValueError as error:  # not JSON, or an integer of thousands of digits
         raise InputError(f"{where}: {what} ({error})") from error
 
@@ -132,17 +124,17 @@ def parse_json(
 def refuse_aliases(
     value: Any, inside: Callable[[Any], Iterable[Any]], sizes: dict[int, int] | None = None
 ) -> int:
-    """Count the values in a value, those that it holds several times each time.
+    """Return the number of values in a value, counting repeated values each time.
 
     Parameters
     ----------
     inside
-        What a value holds; nothing, if it is plain.
+        Returns the values in a value; empty for a scalar.
 
     Raises
     ------
     ValueError
-        If it holds itself, or more than `MOST_VALUES`: whoever walks through it goes on for ever.
+        If the value contains itself, or has more than `MOST_VALUES`.
     """
     sizes = {} if sizes is None else sizes
     known = sizes.get(id(value))
@@ -151,9 +143,9 @@ def refuse_aliases(
         known = 1 + sum(refuse_aliases(one, inside, sizes) for one in inside(value))
         sizes[id(value)] = known
     if known < 0:
-        raise ValueError(f"a value holds itself{getattr(value, 'start_mark', '')}")  # of YAML's
+        raise ValueError(f"a value contains itself{getattr(value, 'start_mark', '')}")  # of YAML's
     if known > MOST_VALUES:
-        raise ValueError(f"aliases stand for more than {MOST_VALUES:,} values")
+        raise ValueError(f"aliases expand to more than {MOST_VALUES:,} values")
     return known
 
 
@@ -180,12 +172,12 @@ _NO_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 
 
 def _plain(value: Any) -> Any:
-    """Return scalars of NumPy and PyTorch, and decimals, as Python's; other values as they are."""
+    """Return scalars of NumPy and PyTorch, and decimals, as Python values; others unchanged."""
     if isinstance(value, Decimal):
         return str(value)
     try:
         return value.item() if hasattr(value, "item") else value
-    except (TypeError, ValueError, RuntimeError):  # an array of several
+    except (TypeError, ValueError, RuntimeError):  # an array of several values
         return value
 
 
@@ -193,22 +185,19 @@ _WHOLE = re.compile(r"-?[0-9]{1,15}")
 
 
 def whole_number(text: str, *, least: int = 0, most: int = 10**15 - 1) -> int | None:
-    """Read a whole number of ASCII digits; None if the text is none, or not in [least, most].
+    """Parse a whole number in ASCII digits; return None unless it is in [least, most].
 
-    Unlike `int` it takes no other digits, underscores or white space, and no number of any length.
+    Unlike `int` it accepts no other digits, no underscores and no white space.
     """
     found = int(text) if _WHOLE.fullmatch(text) else None
     return found if found is not None and least <= found <= most else None
 
 
-def number(value: object, *, where: str, column: str) -> float:
-    """Parse a number, NaN and infinity by their names included.
+def parse_number(value: object, *, where: str, column: str) -> float:
+    """Parse a number, also the names of NaN and infinity.
 
-    Raises
-    ------
-    InputError
-        Naming file, line and column, if it is none (``1_0`` and digits that are not ASCII are
-        none) or too large.
+    Raises InputError with file, line and column if the value is not a number or too large.
+    Underscores (``1_0``) and digits outside ASCII are not accepted.
     """
     value = _plain(value)
     text = value.strip(" \t\r\n") if isinstance(value, str) else ""
@@ -220,12 +209,12 @@ def number(value: object, *, where: str, column: str) -> float:
             found = math.inf
         if not math.isinf(found) or _NO_NUMBER.fullmatch(text) or isinstance(value, float):
             return found
-        raise InputError(f"{where}: {column} is {shown(value)}; expected a number, it is too large")
+        raise InputError(f"{where}: {column} is {shown(value)}; expected a number below 1.8e308")
     raise InputError(f"{where}: {column} is {shown(value)}; expected a number")
 
 
 def identifier(value: object, *, where: str, column: str) -> str:
-    """Return an id as text; InputError if it is neither text nor a whole number, or is empty."""
+    """Return an id as text; raise InputError unless it is a whole number or non-empty text."""
     value = _plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -235,12 +224,12 @@ def identifier(value: object, *, where: str, column: str) -> str:
 
 
 def utf8(text: str, *, where: str, column: str) -> str:
-    """Return a text that can be written; InputError if it holds half of a surrogate pair."""
+    """Return the text; raise InputError if it has half of a surrogate pair, which is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"{where}: field {column!r} holds half of a surrogate pair at character "
-            f"{error.start}, which is no text; mend the file that it was made from"
+            f"{where}: field {column!r} has half of a surrogate pair at character "
+            f"{error.start}, which is not valid text; repair the source file"
         ) from error
     return text

@@ -1,8 +1,8 @@
-"""The orderly end of a job that was told to end, or whose time is up: it is run again later.
+"""The early end of a job on a signal or near its time limit.
 
-Batch systems send SIGTERM at the time limit and on preemption, and SIGUSR1 before it if asked to
-(``--signal``). A job ends between two batches, with what is finished in the store and with the
-exit code 75 (EX_TEMPFAIL of sysexits.h: try again); run again, it goes on from there.
+Batch systems send SIGTERM at the time limit and on preemption, and SIGUSR1 before it with the
+option ``--signal``. A job then ends between two batches, with its finished work in the store and
+exit code 75 (EX_TEMPFAIL of sysexits.h: try again). The next run continues from there.
 """
 
 import logging
@@ -21,38 +21,38 @@ logger = logging.getLogger("psibench")
 
 STOPPED_STATUS = 75
 MARGIN_S = 20.0
-"""Seconds kept before the time limit at least: for leaving Python and copying results."""
+"""Least time before the time limit, for leaving Python and copying results."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
-class Stopped(Exception):  # noqa: N818 - no error: the job ends on purpose
-    """The job ends before it is done, on purpose; what it finished is stored."""
+class Stopped(Exception):  # noqa: N818 - not an error
+    """The job ends early on purpose; its finished work is stored."""
 
 
 class Stop:
-    """Why a job should end now, if it should.
+    """The reasons to end a job: a signal, or the time limit.
 
     Parameters
     ----------
     end_time
-        When the batch system ends the job, seconds since the epoch; None: not known.
+        Time limit of the job, seconds since the epoch; None if unknown.
     """
 
     def __init__(self, end_time: float | None = None) -> None:
         self._end_time = end_time
         self._signal: str | None = None
 
-    def tell(self, number: int, *_: object) -> None:
-        """Remember a signal; a handler."""
+    def receive(self, number: int, *_: object) -> None:
+        """Signal handler that records the signal."""
         self._signal = self._signal or signal.Signals(number).name
 
     def check(self, needed_s: float = 0.0) -> None:
-        """Let the job go on, or end it.
+        """Raise `Stopped` if the job should end now.
 
         Parameters
         ----------
         needed_s
-            Seconds that what comes next may take, storing included.
+            Time that the next step may take, with storing.
 
         Raises
         ------
@@ -69,9 +69,9 @@ class Stop:
 
 @contextmanager
 def signals_stop_job() -> Iterator[None]:
-    """End a job on SIGTERM, SIGUSR1 and Ctrl-C within the block, where nothing watches for them.
+    """Raise `Stopped` in the main thread on SIGTERM, SIGUSR1 and Ctrl-C within the block.
 
-    ``Stopped`` is raised where the main thread is; within `watched_stop`, at its next check.
+    Within `watched_stop` the next check raises it instead.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -79,14 +79,14 @@ def signals_stop_job() -> Iterator[None]:
     process = os.getpid()
 
     def stop(number: int, *_: object) -> None:
-        if os.getpid() != process:  # forked from the job: it ends as it would without this
+        if os.getpid() != process:  # a forked process ends as usual
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         raise Stopped(f"{signal.Signals(number).name} received")
 
     handlers = {number: signal.signal(number, stop) for number in SIGNALS}
-    # The terminal sends Ctrl-C to all processes: as SIGTERM it ends a job between two batches. What
-    # a script runs in the background ignores it.
+    # The terminal sends Ctrl-C to all processes; as SIGTERM it ends a job between two batches.
+    # Background processes of a script ignore Ctrl-C.
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         handlers[signal.SIGINT] = signal.signal(
             signal.SIGINT, lambda *_: signal.raise_signal(signal.SIGTERM)
@@ -102,14 +102,14 @@ def signals_stop_job() -> Iterator[None]:
 def watched_stop() -> Iterator[Stop]:
     """Watch for SIGTERM, SIGUSR1 and the time limit within the block.
 
-    The handlers found before are put back. Signals reach the main thread alone; in other threads
-    only the time limit counts.
+    Restores the previous handlers. Signals reach only the main thread; in other threads only the
+    time limit counts.
     """
     stop = Stop(job_end_time())
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, stop.tell) for number in SIGNALS}
+    before = {number: signal.signal(number, stop.receive) for number in SIGNALS}
     try:
         yield stop
     finally:
@@ -118,19 +118,19 @@ def watched_stop() -> Iterator[Stop]:
 
 
 def job_end_time() -> float | None:
-    """Return when SLURM ends this job, seconds since the epoch; None outside of one.
+    """Return the time limit of this SLURM job, seconds since the epoch; None outside SLURM.
 
-    From SLURM_JOB_END_TIME; where SLURM does not set it (22.05 does not), from squeue.
+    Reads SLURM_JOB_END_TIME, or asks squeue if it is not set (e.g. SLURM 22.05).
     """
-    told = os.environ.get("SLURM_JOB_END_TIME", "")
-    if (end := whole_number(told)) is not None:
+    text = os.environ.get("SLURM_JOB_END_TIME", "")
+    if (end := whole_number(text)) is not None:
         return float(end)
     number = os.environ.get("SLURM_JOB_ID")
-    return _asked_end_time(number) if number else None
+    return _end_time_of_squeue(number) if number else None
 
 
-def _asked_end_time(number: str) -> float | None:
-    """Ask squeue; None if it cannot say (a job without a limit, no squeue on the node)."""
+def _end_time_of_squeue(number: str) -> float | None:
+    """Return the time limit from squeue; None without a limit, or without squeue on the node."""
     try:
         answer = subprocess.run(
             ["squeue", "-h", "-j", number, "-o", "%e"],
@@ -138,5 +138,5 @@ def _asked_end_time(number: str) -> float | None:
         ).stdout.strip()  # fmt: skip
         return datetime.fromisoformat(answer).timestamp()
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        logger.info("the end of job %s is not known (%s)", number, error)
+        logger.info("the time limit of job %s is unknown (%s)", number, error)
         return None

@@ -1,25 +1,25 @@
-"""The sub-commands of `psibench`: a module each, imported when it is asked for."""
+"""The sub-commands of `psibench`, one module each, imported on use."""
 
 from importlib import import_module
 from types import ModuleType
 
 COMMANDS = {
     "run": "run the workflow: benchmark, retrievers, PSI table and report",
-    "init": "write a config for a corpus of your own",
+    "init": "write a config for your own corpus",
     "score": "nDCG and PSI of any retriever's run",
-    "audit": "what a model reads of a corpus: documents cut, tokens never embedded; no queries",
-    "compare": "systems on the same queries: means, PSI and profiles",
+    "audit": "measure how much of a corpus a model cuts off; needs no queries",
+    "compare": "compare systems on the same queries: means, PSI and profiles",
     "show": "print a PSI table",
     "check": "verify a table's provenance, or validate a config",
-    "estimate": "say what language models and embedding APIs will be asked, and the cost",
+    "estimate": "list requests to language models and embedding APIs, and their cost",
     "export": "write a benchmark for MTEB, BEIR, TREC tools or PosIR's code",
     "models": "list the model registry",
-    "plan": "say how much a config has to encode, and in how many jobs of which length",
-    "probe": "what a model's vectors look at: texts changed at known places",
-    "prompts": "show what a language model gets for one item",
-    "publish": "many runs side by side on one page",
+    "plan": "list the work of a config: tokens, hours, jobs, disk use and cost",
+    "probe": "measure how a model's vectors change with texts changed at known positions",
+    "prompts": "print the messages to a language model for one item",
+    "publish": "write one page that compares several runs",
 }
-"""Name, which is the module's, and help in one line."""
+"""One line of help by command, which is also the name of the module."""
 
 EXAMPLES = {
     "run": "psibench run --cores 4 my-config.yaml",
@@ -37,13 +37,13 @@ EXAMPLES = {
     "prompts": "psibench prompts render locate_span --row ID --config my-config.yaml",
     "publish": "psibench publish leaderboard results --out leaderboard.html",
 }
-"""A whole line that works as it stands, but for names of files."""
+"""A complete command line by command; only file names need to be replaced."""
 
 
 def load_command(name: str) -> ModuleType:
-    """Return the module of a command among COMMANDS: its DESCRIPTION, `add_arguments` and `run`.
+    """Return the module of a command, with DESCRIPTION, ``add_arguments`` and ``run``.
 
     ``run`` raises `psibench.errors.InputError` for bad input, which `psibench.cli.main` prints. It
-    may return an exit code; none is 0.
+    returns an exit code, or None for 0.
     """
     return import_module(f"psibench.commands.{name}")

@@ -1,4 +1,4 @@
-"""`psibench audit`: what a model reads of a corpus, without queries."""
+"""`psibench audit`: how much of a corpus a model reads; needs no queries."""
 
 import argparse
 import sys
@@ -35,47 +35,48 @@ from psibench.probes.settings import why_not
 from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 
-SEED = 42
-"""Seed of the samples."""
-ABOVE = 1
-"""Exit code where more is cut than --max-cut allows."""
-UNREADABLE = {
+SAMPLE_SEED = 42
+EXIT_ABOVE = 1
+"""Exit code if more documents are cut than --max-cut allows."""
+NOT_AUDITABLE = {
     "rerank": "it reads a document together with a query; audit its first stage",
-    "fusion": "it is made of other models' runs; audit each of these",
-    "runs": "it is known by its runs alone; what was read is not in them",
+    "fusion": "it combines runs of other models; audit each of these",
+    "runs": "run files do not show what the model read",
 }
-"""What cannot be audited, by backend, and why."""
+"""The reason, by backend that cannot be audited."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the model, the corpus, and what to ask."""
+    """Add the arguments of `psibench audit`."""
     add_model_and_corpus(parser)
     parser.add_argument(
         "--max-cut",
         type=share,
         metavar="SHARE",
-        help=f"as 5%% or 0.05: exit with {ABOVE} where more of the documents are cut, for CI",
+        help=f"for CI: exit with {EXIT_ABOVE} if a larger share of the documents is cut, e.g. 5%% or "
+        "0.05",
     )
     parser.add_argument(
         "--n",
         type=whole,
         default=200,
-        help="documents whose thirds are held against the whole; 0: none, and no vectors (200)",
+        help="number of documents whose vector is compared with the vectors of its thirds; 0: none "
+        "(default: 200)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="for the tables")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the tables")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read the corpus as the model would, say what it is not given, and return the exit code."""
+    """Print how much of the corpus the model reads; return the exit code."""
     refuse_below(args, {"n": 0, "max_tokens": 8})
     refuse_file("--out", args.out)
     entry = find_model(args.model, max_tokens=args.max_tokens)
-    if reason := UNREADABLE.get(entry.backend):
+    if reason := NOT_AUDITABLE.get(entry.backend):
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
     documents = read_document_files([args.corpus], text_column=args.text_column)
     if entry.backend == "bm25s":
         print(
-            f"{args.model} indexes every word of all {documents.height:,} documents: none is cut."
+            f"{args.model} indexes every word of all {documents.height:,} documents: no text is cut off."
         )
         return 0
     with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         origin = Provenance(
             stage="audit",
             stage_version=1,
-            params={"model": args.model, "n": args.n, "seed": SEED},
+            params={"model": args.model, "n": args.n, "seed": SAMPLE_SEED},
             inputs={args.corpus.name: content_hash(args.corpus)} if args.corpus.is_file() else {},
             revisions=revisions_of(args.model, entry) if hasattr(entry, "checkpoint") else {},
         )
@@ -101,20 +102,20 @@ def run(args: argparse.Namespace) -> int:
             f"{args.max_cut:.1%}",
             file=sys.stderr,
         )
-        return ABOVE
+        return EXIT_ABOVE
     return 0
 
 
 def audit(
     entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path
 ) -> tuple[pl.DataFrame, str]:
-    """Audit an encoder or an embedding API on documents (`_id`, `text`).
+    """Audit an encoder or an embedding API on documents (columns ``_id`` and ``text``).
 
-    Returns DOCUMENT_READING rows, and why no vectors were compared: empty if they were. Raises
-    InputError if the model cannot be loaded.
+    Returns DOCUMENT_READING rows, and the reason if no vectors were compared, else an empty text.
+    Raises InputError if the model cannot be loaded.
     """
     model = Path(args.model).absolute().name
-    why = why_not(entry) or ("" if args.n else "none were asked for (--n 0)")
+    why = why_not(entry) or ("" if args.n else "--n is 0")
     encoder = None if why else ProbeEncoder(entry, model=model, store=store, settings=Encoding())
     reader: Any
     if isinstance(entry, EmbeddingApiModel):
@@ -130,33 +131,32 @@ def audit(
         count = token_counter(name) if embedded else counter_of(_tokenizer_of(reader))
     rows = read_corpus(reader.tokenize, count, documents, model=model)
     if encoder is not None:
-        chosen = sample_ids(documents["_id"].to_list(), args.n, SEED)
+        chosen = sample_ids(documents["_id"].to_list(), args.n, SAMPLE_SEED)
         rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), encoder)
     return rows, why
 
 
 def _tokenizer_of(reader: Any) -> Any:
-    """Return the tokenizer of an encoder for documents."""
-    if hasattr(reader, "inputs"):  # a learned sparse one
+    if hasattr(reader, "inputs"):  # a learned sparse model
         return reader.inputs["document"].tokenizer
     return getattr(reader, "tokenizer", None) or reader.model.tokenizer
 
 
-# --- What is said ---------------------------------------------------------------------------
+# --- Output ---------------------------------------------------------------------------------
 
 
 def audit_lines(
     rows: pl.DataFrame, table: pl.DataFrame, why: str, entry: Any, args: argparse.Namespace
 ) -> Iterator[str]:
-    """Yield what is printed: what is read by length, and cosines with the thirds or ``why`` not."""
+    """Yield the lines of the summary; ``why``: the reason for a summary without cosines."""
     everything = table.row(0, named=True)
     windows = getattr(entry, "windows", None)
     limit = getattr(entry, "max_tokens", None)
-    how = f"at most {limit:,} tokens of a text" if limit else "a text to its end"
+    how = f"at most {limit:,} tokens of a text" if limit else "texts of any length"
     how = f"documents in windows of {windows.tokens:,} tokens" if windows else how
     yield f"{args.model} reads {how}. {args.corpus}: {everything['n_documents']:,} documents."
     yield (
-        f"Cut: {everything['cut']:.1%} of the documents. Never embedded: "
+        f"Cut off: {everything['cut']:.1%} of the documents. Never embedded: "
         f"{everything['never_embedded']:.1%} of {everything['n_tokens']:,} tokens."
     )
     yield ""
@@ -173,18 +173,18 @@ def audit_lines(
         yield f"No vectors were compared: {why}."
     else:
         yield (
-            "Cosines compare a document's vector with the vectors of its thirds. Each of these "
-            "texts is cut at the input, so a first third that fills it has a cosine of 1."
+            "Cosines compare a document's vector with the vectors of its thirds. All these texts "
+            "are cut at the input length, so a first third that fills the input has a cosine of 1."
         )
         if rows.filter(pl.col("read_chars") == pl.col("n_chars")).drop_nulls().is_empty():
             yield (
-                "None of the documents compared is read whole: head - tail is what the cut takes "
-                "away, and says nothing of how the model weighs what it reads."
+                "The model reads none of the compared documents completely: head - tail shows the "
+                "effect of the cut, not how the model weighs the text that it reads."
             )
 
 
 DESCRIPTION = (
-    "Say what a model is not given of a corpus, in seconds and without queries: the share of "
-    "documents cut at its input length, the share of tokens never embedded, by length, and how "
-    "alike the vector of a whole document is to those of its head, middle and tail."
+    "Measure in seconds, without queries, how much of a corpus a model does not read: the share of "
+    "documents cut at its input length, the share of tokens never embedded, both by length, and "
+    "how similar a document's vector is to the vectors of its head, middle and tail."
 )

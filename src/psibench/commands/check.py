@@ -1,4 +1,4 @@
-"""`psibench check`: is this table what its provenance says; is this config valid."""
+"""`psibench check`: verify a table against its provenance, or validate a config."""
 
 import argparse
 import json
@@ -12,7 +12,13 @@ import polars as pl
 
 from psibench.all_tables import ALL_TABLES
 from psibench.cluster.contents import refuse_future_dates
-from psibench.commands.base import CONFIG_NAME, config_file, configs_or_here, read_configs
+from psibench.commands.base import (
+    CONFIG_NAME,
+    CONFIG_SUFFIXES,
+    config_file,
+    configs_or_here,
+    read_configs,
+)
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
 from psibench.config.sources import FilesSource, SquadSource
@@ -54,32 +60,27 @@ from psibench.tables.spec import ALL
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
 
-CONFIG_SUFFIXES = {".yaml", ".yml"}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the files to check."""
+    """Add the arguments of `psibench check`."""
     parser.add_argument(
         "files",
         nargs="*",
         type=config_file,
         metavar="FILE",
-        help="Parquet or YAML; of several YAML files each is laid over the one before; without "
-        "any, psibench.yaml in this folder",
+        help="Parquet or YAML; each of several YAML files overrides the ones before; default: "
+        "psibench.yaml in this folder",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Check the configs, laid over each other as they are run, and every table.
-
-    The first problem ends the command with exit code 2.
-    """
+    """Check the merged configs and every table; the first problem raises InputError."""
     files = args.files or configs_or_here([])
     if not files:
-        raise InputError(f"no FILE given, and no {CONFIG_NAME} in {Path.cwd()}; name a file")
+        raise InputError(f"no {CONFIG_NAME} in {Path.cwd()}; name a file")
     configs = [path for path in files if path.suffix.lower() in CONFIG_SUFFIXES]
     if configs:
-        print(check_config(*configs))
+        print(validate_config(*configs))
     for path in files:
         if path not in configs:
             print(check_table(path))
@@ -88,32 +89,32 @@ def run(args: argparse.Namespace) -> None:
 def check_table(path: Path) -> str:
     """Verify a table's schema, key and content hash; return its provenance as text.
 
-    Raises InputError if the file is not a psibench table, or its rows are not those it was written
-    with.
+    Raises InputError if the file is not a psibench table, or was changed after psibench wrote it.
     """
     record = read_provenance(path)
     if record is None:
-        raise InputError(f"{path}: carries no psibench provenance; it was not written by psibench")
+        raise InputError(f"{path}: no psibench provenance; psibench did not write this file")
     name = record.get("table")
     if name not in ALL_TABLES:
-        raise InputError(f"{path}: unknown table {name!r}. Known: {', '.join(ALL_TABLES)}")
+        raise InputError(f"{path}: unknown table {name!r}; allowed: {', '.join(ALL_TABLES)}")
     with open_parquet(path) as file:
         table = file.read()
     read_table(path, with_labels(ALL_TABLES[name], table.column_names))
     rows_hash = hash_rows(table)
     if rows_hash != record["rows_hash"]:
         raise InputError(
-            f"{path}: its rows hash to {rows_hash}, but it was written with {record['rows_hash']}; "
-            "the file was changed after it was made. Make it again."
+            f"{path}: the hash of its rows is {rows_hash}, but the recorded hash is "
+            f"{record['rows_hash']}; the file was changed after it was written. Build it again"
         )
     if hash_params(record["params"]) != record["params_hash"]:
-        raise InputError(f"{path}: its params do not hash to params_hash; the record was changed")
+        raise InputError(f"{path}: the hash of params is not params_hash; the provenance was changed. Build "
+            "the table again")
     found = f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
     return found + (f"\n  {power_line(read_table(path, QUERIES))}" if name == "queries" else "")
 
 
 def power_line(queries: pl.DataFrame) -> str:
-    """Say of QUERIES rows how small a PSI over thirds a test of them finds, most times."""
+    """Return a line on the smallest PSI over thirds that QUERIES rows can show."""
     positions = evidence_positions(queries)
     scheme = bucket_scheme("thirds")
     members = assign(positions, scheme)
@@ -133,23 +134,21 @@ def power_line(queries: pl.DataFrame) -> str:
     return smallest_psi_text(table)
 
 
-def check_config(*paths: Path, is_run: bool = False) -> str:
-    """Validate a config laid over the default one; return what it would run, and on what texts.
+def validate_config(*paths: Path, is_run: bool = False) -> str:
+    """Validate configs merged over the default; return a text on the run and its texts.
 
-    Of several, each is laid over the one before, key by key, as Snakemake does.
+    Merges key by key, like Snakemake: each config overrides the ones before. Reports all problems
+    of one kind (schema, unknown ids, files, texts) together. Missing local files and folders are
+    only listed, unless ``is_run``.
 
-    All problems of one kind (schema, unknown ids, files, texts) are told at once. Local files and
-    folders need not exist yet, unless it is to be run: those missing are named.
-
-    Raises InputError if the workflow would refuse the config, whatever files there were, or cannot
-    read a file.
+    Raises InputError if the workflow would refuse the config, or if a file cannot be read.
     """
     config, models = load_config(read_configs(paths))
-    not_there: list[str] = []
-    plan = make_plan(config, models, missing=not_there)
-    start = _where_paths_start(paths)
-    if is_run and not_there:
-        raise InputError("\n".join(["not there:", *(f"  {what}" for what in not_there), start]))
+    missing: list[str] = []
+    plan = make_plan(config, models, missing=missing)
+    base = _base_folder_text(paths)
+    if is_run and missing:
+        raise InputError("\n".join(["missing:", *(f"  {what}" for what in missing), base]))
     lines, problems = list[str](), list[str]()
     for name, section in config.benchmarks.items():
         lines.append(f"  benchmark {name}: {_steps(section)}")
@@ -174,34 +173,33 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
         note = f"; {retired}" if retired else ""
         lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
     lines += [f"  reranker {name}: {entry.backend}" for name, entry in plan.rerankers.items()]
-    too_long = [] if not_there else list(long_jobs(by_config(plan)))
+    too_long = [] if missing else list(long_jobs(by_config(plan)))
     lines += [f"  {line}" for line in too_long]
     lines += [f"  {config.notice}"] if config.notice else []
-    lines += [f"  not there yet: {what}" for what in not_there]
-    lines += [f"  {start}"] if not_there else []
-    but = [f"{len(not_there)} missing"] if not_there else []
-    but += [f"{TOO_FEW} for a test"] if any(TOO_FEW in line for line in lines) else []
-    but += ["jobs longer than longest_minutes"] if too_long else []
-    but += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in lines) else []
-    but += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
-    state = f"valid{', but ' if but else ''}{'; '.join(but)}"
+    lines += [f"  missing: {what}" for what in missing]
+    lines += [f"  {base}"] if missing else []
+    limits = [f"{len(missing)} missing"] if missing else []
+    limits += [f"{TOO_FEW_TEXT} for a test"] if any(TOO_FEW_TEXT in one for one in lines) else []
+    limits += ["jobs longer than longest_minutes"] if too_long else []
+    limits += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in lines) else []
+    limits += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
+    state = f"valid{', but ' if limits else ''}{'; '.join(limits)}"
     return "\n".join([f"{', '.join(map(str, paths))}: {state}", *lines])
 
 
-def _where_paths_start(configs: Sequence[Path]) -> str:
-    """Say from where the paths of configs are read."""
+def _base_folder_text(configs: Sequence[Path]) -> str:
     folder = configs[-1].absolute().parent
-    said = f"paths of a config are read from the folder that psibench runs in, here {Path.cwd()}"
-    return said if folder == Path.cwd() else f"{said}; {configs[-1].name} is in {folder}"
+    text = f"paths in a config are relative to the folder that psibench runs in, here {Path.cwd()}"
+    return text if folder == Path.cwd() else f"{text}; {configs[-1].name} is in {folder}"
 
 
 def _steps(section: Benchmark) -> str:
-    """Name a benchmark's recipe and the filters its queries pass."""
+    """Return a benchmark's recipe and the filters of its queries."""
     if not isinstance(section, GeneratedBenchmark):
         return section.recipe
-    chain = [section.recipe, *section.filters]
-    chain += [name for name in ("audit", "false_negatives") if getattr(section, name) is not None]
-    return ", ".join(chain)
+    steps = [section.recipe, *section.filters]
+    steps += [name for name in ("audit", "false_negatives") if getattr(section, name) is not None]
+    return ", ".join(steps)
 
 
 def _lines(record: dict[str, Any]) -> str:
@@ -210,7 +208,7 @@ def _lines(record: dict[str, Any]) -> str:
 
 
 def _line(value: Any) -> str:
-    """Write what a record holds on one line, whoever wrote it."""
+    """Return a value of a record as one line."""
     is_plain = isinstance(value, str) and value.isprintable()
     return str(value) if is_plain else json.dumps(value, ensure_ascii=isinstance(value, str))
 
@@ -219,9 +217,9 @@ def _line(value: Any) -> str:
 
 
 def language_lines(plan: Plan, name: str) -> Iterator[str]:
-    """Yield lines about one benchmark's languages; none if it is one domain in one language.
+    """Yield lines about a benchmark's languages; none for one domain in one language.
 
-    Nothing is said of a release whose folders are not there yet.
+    Yields nothing for a release whose folders do not exist yet.
     """
     planned = plan.benchmarks[name]
     section, places = planned.section, planned.places
@@ -229,7 +227,7 @@ def language_lines(plan: Plan, name: str) -> Iterator[str]:
         return
     for language, domains in planned.native.items():
         yield f"{language}: {', '.join(domains)}"
-    yield f"pairs: {', '.join(f'{asked} in {found}' for asked, found in planned.pairs)}"
+    yield f"pairs: {', '.join(f'{queries} in {corpus}' for queries, corpus in planned.pairs)}"
     if (translate := section.translate) is not None:
         target = planned.translated[0]
         models = ", ".join(plan.models_of(name, target, target)) or "no model"
@@ -240,11 +238,11 @@ WITHOUT_QUERIES = "domains without queries"
 
 
 def uneven_lines(plan: Plan, name: str) -> Iterator[str]:
-    """Yield lines about the domains that a language has not, or that no query can be asked in.
+    """Yield lines about domains that a language lacks, and domains without usable queries.
 
-    A local release's ids are read for that, no text.
+    Reads only the ids of a local release.
 
-    Raises InputError if a file of it cannot be read, or no query can be asked at all.
+    Raises InputError if a file cannot be read, or if no query is usable.
     """
     planned = plan.benchmarks[name]
     every = list(dict.fromkeys(place.domain for place in planned.places))
@@ -260,40 +258,40 @@ def uneven_lines(plan: Plan, name: str) -> Iterator[str]:
         try:
             counts = count_dataset(section.source.path, **cell)
         except MissingError:
-            return  # named among what is not there yet
+            return  # listed as missing
         n_queries += counts.answerable
         if not counts.answerable:
-            of = f"none of {counts.queries:,} queries has a positive in the corpus"
-            said = of if counts.queries else "no query"
-            empty.append(f"{', '.join(cell.values())}: {said}; documents: {counts.documents:,}")
+            reason = f"none of {counts.queries:,} queries has a positive in the corpus"
+            reason = reason if counts.queries else "no query"
+            empty.append(f"{', '.join(cell.values())}: {reason}; documents: {counts.documents:,}")
     if empty and (not n_queries or section.on_empty == "fail"):
         raise InputError(f"{WITHOUT_QUERIES}: {'; '.join(empty)}")
     if empty:
-        yield f"{WITHOUT_QUERIES}, left out of all figures (on_empty: drop):"
+        yield f"{WITHOUT_QUERIES}, left out of all results (on_empty: drop):"
         yield from (f"  {line}" for line in empty)
 
 
-# --- A benchmark's own texts: how many, how long, and who sees them ----------------------------
+# --- A benchmark's texts: number, lengths, and the share beyond models' inputs ------------------
 
-SAMPLED = 1_000
-"""Documents whose tokens are counted."""
-EMBEDDED = "embedded:all-MiniLM-L6-v2"
-SIMULATED = 200
-"""Documents of which known-item queries are made, to see whether there are any."""
-TOO_FEW = "too few documents"
+N_COUNTED = 1_000
+"""Number of documents whose tokens are counted."""
+FALLBACK_TOKENIZER = "embedded:all-MiniLM-L6-v2"
+MOST_SIMULATED = 200
+"""Largest number of documents for which known-item queries are simulated, as a check."""
+TOO_FEW_TEXT = "too few documents"
 
 
 def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
-    """Yield lines about the texts of one place of a benchmark, where they lie in local files.
+    """Yield lines about the local texts of one language and domain of a benchmark.
 
-    Raises InputError if the source cannot be read, or holds no text.
+    Raises InputError if the source cannot be read, or has no text.
     """
     if not isinstance(place.source, SquadSource | FilesSource):
         return
     try:
         documents = _documents(plan.config.benchmarks[name], place)
     except MissingError:
-        return  # named among what is not there yet
+        return  # listed as missing
     except InputError as error:
         raise error.under(f"config key benchmarks.{name}.{place.key}") from error
     more = "the first " if documents.height == MOST_DOCUMENTS else ""
@@ -305,7 +303,7 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
         documents, _ = cut_documents(documents, **place.passages.model_dump())
         if documents.is_empty():
             raise InputError(
-                f"config key benchmarks.{name}.passages: no passage of min_words to max_words"
+                f"config key benchmarks.{name}.passages: no passage has min_words to max_words"
             )
         yield f"  cut into {documents.height:,} passages; words: {_words(documents)}"
     section = plan.config.benchmarks[name]
@@ -315,28 +313,27 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
         if sampled is not None:
             documents = sampled.documents
             yield f"  {_sample_line(section.sample, documents)}"
-    if isinstance(section, KnownItem) and documents.height <= SIMULATED:
+    if isinstance(section, KnownItem) and documents.height <= MOST_SIMULATED:
         yield from _no_query_lines(section, documents)
     if documents.height < FEWEST_DOCUMENTS:
         yield (
-            f"  {TOO_FEW}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
-            "docs/own-corpus.md says how many are enough"
+            f"  {TOO_FEW_TEXT}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
+            "docs/own-corpus.md shows how many are enough"
         )
-    read = "documents" if place.passages is None else "passages"
-    lines = _reach_lines(plan, name, documents.get_column("text"), read)
+    unit = "documents" if place.passages is None else "passages"
+    lines = _reach_lines(plan, name, documents.get_column("text"), unit)
     yield from (f"  {line}" for line in lines)
 
 
 def _no_query_lines(section: KnownItem, documents: pl.DataFrame) -> Iterator[str]:
-    """Yield why no known-item query can be made of documents, if none can."""
+    """Yield the reason if no known-item query can be made from the documents."""
     queries, dropped = simulate_known_items(documents, seed=section.seed, n_terms=section.n_terms)
     if queries.is_empty():
         yield f"  {why_no_query(documents, dropped)}"
 
 
 def _sample_line(sample: Sample, documents: pl.DataFrame) -> str:
-    """Say how many documents a sample takes, and of which lengths."""
-    wanted = "" if sample.n_documents is None else f" of {sample.n_documents:,} wanted"
+    wanted = "" if sample.n_documents is None else f" of {sample.n_documents:,} requested"
     lengths = f"{sample.edges[0]:,} to {sample.edges[-1]:,} {sample.unit}"
     return f"sample: takes {documents.height:,}{wanted} ({lengths}); words: {_words(documents)}"
 
@@ -346,21 +343,18 @@ def _words(documents: pl.DataFrame) -> str:
 
 
 def _documents(section: Benchmark, place: Place) -> pl.DataFrame:
-    if not isinstance(section, GeneratedBenchmark | KnownItem | SquadPosq):  # a layout of its own
-        alone = section_at(section, place)
-        assert isinstance(alone, Loader)
-        return alone.build(count_whitespace_tokens).corpus
+    if not isinstance(section, GeneratedBenchmark | KnownItem | SquadPosq):
+        loader = section_at(section, place)
+        assert isinstance(loader, Loader)
+        return loader.build(count_whitespace_tokens).corpus
     return first_documents(place)
 
 
-def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Iterator[str]:
-    """Say what share of a benchmark's text lies beyond what each encoder that searches is given.
-
-    ``read``: what a text is, in the plural.
-    """
+def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, unit: str) -> Iterator[str]:
+    """Yield the share of a benchmark's text beyond the input of each encoder that searches it."""
     from psibench.models.counting import load_tokenizer
 
-    some = texts.gather_every(-(-len(texts) // SAMPLED)).to_list()
+    some = texts.gather_every(-(-len(texts) // N_COUNTED)).to_list()
     counts, tokenizers = dict[str, np.ndarray](), dict[str, Any]()
     searching = [
         one for model in plan.config.models for one in plan.component_models(model, benchmark)
@@ -374,11 +368,11 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Ite
         limit = getattr(entry, "max_tokens", None)
         if limit is None or checkpoint is None:
             continue
-        if model in plan.config.trained:  # not trained yet: it reads as its base does
+        if model in plan.config.trained:  # not trained yet: its base model reads the same
             checkpoint = plan.config.trained[model].settings.checkpoint
         is_file = is_service and tokenizer_file(checkpoint) is not None
         is_local = is_file or local_folder(checkpoint) is not None
-        counted_by = checkpoint if is_local else EMBEDDED
+        counted_by = checkpoint if is_local else FALLBACK_TOKENIZER
         if counted_by not in tokenizers:
             option = f"model {model!r}: {'tokenizer' if is_service else 'checkpoint'}"
             tokenizers[counted_by] = load_tokenizer(counted_by, option=option)
@@ -389,10 +383,10 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Ite
         taken = tokenizer.num_special_tokens_to_add() + int(_count(tokenizer, [prompt])[0])
         beyond = (tokens - (limit - taken)).clip(0)
         about = "" if is_local else "about "
-        what = "is sent" if is_service else "is given"
+        verb = "receives" if is_service else "reads"
         why = ""
         if is_service and not is_local:
-            why = f" (its tokenizer {checkpoint} is not on this machine; it is downloaded to run)"
+            why = f" (its tokenizer {checkpoint} is not on this machine; a run downloads it)"
         windows: Windows | None = getattr(entry, "windows", None)
         if windows is not None and windows.keep == "head-and-tail":
             yield f"{model} reads the first and the last {windows.tokens:,} tokens of a document"
@@ -400,9 +394,9 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, read: str) -> Ite
             yield f"{model} reads all of the text in windows"
         else:
             yield (
-                f"{model} {what} {limit:,} tokens{why}: it will not see {about}"
-                f"{beyond.sum() / max(tokens.sum(), 1):.0%} of the text, the end of "
-                f"{(beyond > 0).mean():.0%} of the {read}"
+                f"{model} {verb} {limit:,} tokens{why}: {about}"
+                f"{beyond.sum() / max(tokens.sum(), 1):.0%} of the text is cut off, the end of "
+                f"{(beyond > 0).mean():.0%} of the {unit}"
             )
 
 
@@ -419,8 +413,8 @@ def _spread(numbers: np.ndarray) -> str:
 
 
 DESCRIPTION = (
-    "Parquet: verify schema, key and content hash and print the provenance. YAML: "
-    "validate a config laid over the default one and print what it would run, how long the local "
-    "texts are and what share of them each model will not see; what is wrong with it is an error, "
-    "files and folders that are missing are named."
+    "Parquet: verify schema, key and content hash, and print the provenance. YAML: validate a "
+    "config merged over the default, and print the steps of its run, the lengths of local texts, "
+    "and the share of text beyond each model's input. Invalid values are errors; missing files and "
+    "folders are listed."
 )

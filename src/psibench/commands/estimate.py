@@ -1,4 +1,4 @@
-"""`psibench estimate`: the paid part of a plan, and its share of each budget."""
+"""`psibench estimate`: the paid requests of a plan, and the remaining budgets."""
 
 import argparse
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import add_config, read_given
-from psibench.commands.plan import RESULTS, money, number, print_rows, unknown_counts
+from psibench.commands.base import RESULTS_FOLDER, add_config, read_given
+from psibench.commands.plan import amount, money, print_rows, unknown_counts
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from psibench.plan.measured import Measured
     from psibench.plan.plan import Plan
 
-NONE = "This config asks no language model and no embedding API."
-LABELS = ("stage", "benchmark", "language", "by", "basis")
-COLUMNS = {
+NOTHING_PAID = "This config uses no language model and no embedding API."
+LABEL_COLUMNS = ("stage", "benchmark", "language", "by", "basis")
+PAID_COLUMNS = {
     "requests": ("items", 1),
     "answered": ("answered", 1),
     "tokens in": ("tokens_in", 1),
     "out": ("tokens_out", 1),
     "USD": ("usd", 1),
 }
-"""Heading -> column of the table of work, and what its numbers are divided by."""
+"""Column of the table of work and divisor of its numbers, by heading."""
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print what language models and embedding APIs will be asked, and what it costs."""
+    """Print the requests to language models and embedding APIs, and their cost."""
     import polars as pl
 
     from psibench.plan.measured import Measured
@@ -38,16 +38,16 @@ def run(args: argparse.Namespace) -> None:
 
     config, models = load_config(read_given(args))
     plan = make_plan(config, models, missing=[])
-    measured = Measured(plan, RESULTS)
+    measured = Measured(plan, RESULTS_FOLDER)
     tasks = {task for planned in plan.benchmarks.values() for task in planned.tasks}
     apis = [model for model in plan.models if plan.is_api(model)]
     is_read = pl.col("by").is_in(apis) & (pl.col("stage") != "search")
     paid = work_table(measured).filter(pl.col("stage").is_in(tasks) | is_read)
     if paid.is_empty():
-        print(NONE)
+        print(NOTHING_PAID)
         return
     payers = summed(paid, ["by"]).with_columns(stage=pl.lit("total")).to_dicts()
-    print_rows([*paid.iter_rows(named=True), *payers], LABELS, COLUMNS)
+    print_rows([*paid.iter_rows(named=True), *payers], LABEL_COLUMNS, PAID_COLUMNS)
     for row in payers:
         print("\n".join(_payer(plan, row)))
     for line in (*_designs(measured), *unknown_counts(paid, plan)):
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
-    """Say of a language model or an embedding API its price, its hours here and its budget."""
+    """Yield price, GPU hours and budget of a language model or an embedding API."""
     from psibench.encode.store import paid_tokens
     from psibench.generate.ask import answer_folder
     from psibench.llm.answer_store import AnswerStore
@@ -70,8 +70,8 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
             yield f"  {retired[1]}"
         if entry.thinks:
             yield (
-                f"  thinks: {THOUGHT_TOKENS:,} tokens a reply are assumed, and may be several "
-                "times as many; a trial run measures them"
+                f"  thinks: assumes {THOUGHT_TOKENS:,} tokens per reply; it may be several times as "
+                "many. A trial run measures them"
             )
         how = f"`prices: {{{entry.model}: {{input_usd: ..., output_usd: ..., as_of: ...}}}}`"
         with suppress(InputError):
@@ -86,28 +86,28 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
                 f"{share}; as of {price.as_of} ({price.source or 'no source given'})"
             )
         if row["gpu_minutes"] is not None:
-            hours = number(row["gpu_minutes"] / 60)
+            hours = amount(row["gpu_minutes"] / 60)
             yield f"  {hours} GPU hours, if you serve it (`psibench plan`)"
     else:
         entry = plan.models[name]
-        yield f"{name}: {entry.model}; tokens by the documents' lengths"
+        yield f"{name}: {entry.model}; tokens estimated from document lengths"
         how = "`price` in its entry, US dollars per million tokens"
         if entry.price is not None:
             folder = Path(plan.config.store) / "embeddings" / name
             spent = paid_tokens(folder) * entry.price / MILLION
             yield f"  {entry.price:g} USD per million tokens"
     if spent is None:
-        yield f"  no price: set {how} to see money"
+        yield f"  no price: set {how} to see the cost"
     elif entry.budget_usd is not None and row["usd"] is not None:
         left = entry.budget_usd - spent - row["usd"]
         at_worst = left - (UNCERTAINTY - 1) * row["usd"]
         lack = f": it {'will probably' if left < 0 else 'may'} stop before the end" * (at_worst < 0)
-        told = f"  budget {entry.budget_usd:g} USD, spent {money(spent)}, left after this"
-        yield f"{told} {left:,.2f}{lack}"
+        budget = f"  budget {entry.budget_usd:g} USD, spent {money(spent)}, left after this"
+        yield f"{budget} {left:,.2f}{lack}"
 
 
 def _designs(measured: "Measured") -> Iterator[str]:
-    """Say of each benchmark that is written which PSI its expected queries show."""
+    """Yield the smallest detectable PSI of each generated benchmark."""
     from psibench.generate.benchmarks import Posir
     from psibench.metrics.design import evenly_spread, smallest_psi_text
 
@@ -119,16 +119,16 @@ def _designs(measured: "Measured") -> Iterator[str]:
                 round(counts.left),
                 round(counts.texts.n_documents),
                 n_candidates=round(counts.candidates),
-                n_held=1 if isinstance(planned.section, Posir) else 3,  # of a document's thirds
+                n_held=1 if isinstance(planned.section, Posir) else 3,  # thirds of a document
             )
-            said = smallest_psi_text(table, spread=" (expected, and taken to be spread evenly)")
-            yield f"{planned.id}, {language}: {said}"
+            text = smallest_psi_text(table, spread=" (expected, assumed to be spread evenly)")
+            yield f"{planned.id}, {language}: {text}"
 
 
 add_arguments = partial(add_config, bare=True)
 DESCRIPTION = (
-    "Print requests, those already answered, tokens and money per task, benchmark and "
-    "language model, of translations per language, and of embedding APIs: the part of `psibench "
-    "plan` that is paid (its --csv has the numbers). What a run has measured replaces the "
-    "config's numbers. Run it where you run the workflow: it uses the tables made so far."
+    "Print requests, answered requests, tokens and cost per task, benchmark and language model "
+    "(for translations also per language), and of embedding APIs: the paid part of `psibench plan` "
+    "(--csv there writes the numbers). Measurements of a run replace assumptions. Run it in the "
+    "folder of the workflow, because it uses the existing tables."
 )

@@ -13,41 +13,41 @@ from psibench.tables import write_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what to export, where to, and how."""
+    """Add the arguments of `psibench export`."""
     parser.add_argument(
-        "benchmark", type=Path, metavar="RESULTS/BENCHMARK", help="as in results/python-docs"
+        "benchmark", type=Path, metavar="RESULTS/BENCHMARK", help="e.g. results/python-docs"
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder to make; may be there, empty")
+    parser.add_argument("out", type=Path, metavar="OUT", help="new or empty folder")
     parser.add_argument("--layout", choices=LAYOUTS, default="posir", help="default: posir")
     parser.add_argument(
         "--licence",
         required=True,
         metavar="ID",
-        help="of the texts, for the card, as the hub spells it: cc-by-4.0, apache-2.0, ...; other, "
-        "with --licence-link; unknown",
+        help="licence of the texts, in the hub's spelling: cc-by-4.0, apache-2.0, ...; other (with "
+        "--licence-link); unknown",
     )
-    parser.add_argument("--licence-link", metavar="URL", help="where the licence is to be read")
+    parser.add_argument("--licence-link", metavar="URL", help="address of the licence text")
     parser.add_argument(
-        "--languages", type=_names, metavar="A,B", help="only these; default: all that are found"
+        "--languages", type=_names, metavar="A,B", help="default: all languages with tables"
     )
     parser.add_argument(
-        "--domains", type=_names, metavar="X,Y", help="only these; default: all that are found"
+        "--domains", type=_names, metavar="X,Y", help="default: all domains with tables"
     )
     parser.add_argument(
         "--extra",
         action="store_true",
-        help="posir: also the columns that the layout does not have",
+        help="posir: also write columns that the layout lacks",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write all tables, a README.md and for MTEB an eval.yaml, or nothing."""
+    """Write all tables, a README.md and, for MTEB, an eval.yaml; on an error write nothing."""
     licence = Licence(args.licence, args.licence_link)
     if args.extra and args.layout != "posir":
-        raise InputError(f"--extra is no option of the layout {args.layout}; leave it out")
+        raise InputError(f"--extra does not apply to the layout {args.layout}; leave it out")
     datasets = find_datasets(args.benchmark, languages=args.languages, domains=args.domains)
     if args.out.exists() and not (args.out.is_dir() and not any(args.out.iterdir())):
-        raise InputError(f"{args.out} is there and not empty; name a new folder, or remove it")
+        raise InputError(f"{args.out} exists and is not empty; name a new folder, or remove it")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.out.parent, prefix=f".{args.out.name}.") as made:
         temporary = Path(made)
@@ -76,16 +76,15 @@ def run(args: argparse.Namespace) -> None:
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise argparse.ArgumentTypeError("names with commas between them, as in eng-Latn,ara-Arab")
+        raise argparse.ArgumentTypeError("give names separated by commas, e.g. eng-Latn,ara-Arab")
     return names
 
 
 DESCRIPTION = (
-    "Write the tables of results/BENCHMARK/data in a layout that other programs read, "
-    "with a card (README.md). posir: "
-    "OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: posir_release` reads "
-    "back. mteb: configs NAME-corpus, NAME-queries, NAME-qrels, and eval.yaml, by which the hub "
-    "takes results. beir: OUT/NAME/corpus.jsonl, queries.jsonl, qrels/test.tsv. "
-    "trec: OUT/NAME/topics.tsv, qrels.trec, runs/MODEL.trec. NAME is LANG, or LANG-DOMAIN of "
-    "several domains. docs/publish.md says how each is loaded."
+    "Write the tables of results/BENCHMARK/data in a layout of other programs, with a card "
+    "(README.md). posir: OUT/LANG/DOMAIN/{corpus,queries,qrels}/test.parquet, which `recipe: "
+    "posir_release` can read. mteb: configs NAME-corpus, NAME-queries, NAME-qrels, and eval.yaml, "
+    "which lets the hub accept results. beir: OUT/NAME/corpus.jsonl, queries.jsonl, "
+    "qrels/test.tsv. trec: OUT/NAME/topics.tsv, qrels.trec, runs/MODEL.trec. NAME is LANG, or "
+    "LANG-DOMAIN with several domains. docs/publish.md shows how to load each layout."
 )

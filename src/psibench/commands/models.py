@@ -1,4 +1,4 @@
-"""`psibench models`: what is in the model registry, as a table of lines or as whole entries."""
+"""`psibench models`: the model registry as a table, or single entries in full."""
 
 import argparse
 from collections.abc import Mapping
@@ -22,32 +22,32 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a config whose `registry:` is listed too, what to list, and how."""
+    """Add the arguments of `psibench models`."""
     parser.add_argument(
         "ids",
         nargs="*",
         metavar="ID",
-        help="show these entries whole, defaults included, as YAML; of a folder with a checkpoint, "
-        "the entry that its files give",
+        help="print these entries in full as YAML, with defaults; ID may be a folder with a "
+        "checkpoint",
     )
     parser.add_argument("--config", type=config_file, help="also list the entries of this config")
     parser.add_argument(
         "--check",
         action="store_true",
-        help="compare these entries with what their checkpoints' own files declare (prompts, "
-        "pooling, end token, longest input, dimensions, similarity); exit code 1 where one differs",
+        help="compare these entries with the files of their checkpoints (prompts, pooling, end "
+        "token, input length, dimensions, similarity); exit code 1 on a difference",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print a line per model, or whole entries, or checks.
+    """Print a line per model, or full entries, or checks of entries.
 
     Raises
     ------
     InputError
-        On an id that is not in the registry.
+        If an id is not in the registry.
     SystemExit
-        With code 1, if an entry that is checked departs from its checkpoint.
+        With code 1, if --check finds a difference between an entry and its checkpoint.
     """
     section = composed(read_yaml(args.config)).get("registry") if args.config is not None else {}
     refuse_secrets(section, key="registry")
@@ -65,40 +65,40 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _check(entries: Mapping[str, Model]) -> None:
-    """Print where each entry differs from its checkpoint's files."""
     from psibench.models.checkpoints import resolve_checkpoint
     from psibench.models.declared import Compared, compare_with_checkpoint
     from psibench.models.downloads import download_settings
 
     if not entries:
         raise InputError("--check needs the ids of models: psibench models --check ID")
-    n_departing = 0
+    n_different = 0
     for name, entry in entries.items():
         if not isinstance(entry, Compared):
-            print(f"{name}: nothing to compare with, of the backend {entry.backend}")
+            print(f"{name}: the backend {entry.backend} has no checkpoint to compare with")
             continue
         folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
         if not folder.is_dir():
             folder = download_settings(entry.checkpoint, entry.revision)
         elif not any((folder / file).is_file() for file in ("config.json", "modules.json")):
-            raise InputError(f"{folder}: no config.json and no modules.json; expected a checkpoint")
+            raise InputError(
+                f"{folder}: expected a checkpoint with a config.json or a modules.json"
+            )
         found = compare_with_checkpoint(entry, folder)
         compared = dict.fromkeys(one.key for one in found)  # a key may be declared in two files
         keys, size = ", ".join(compared), _dimensions(entry, folder)
         if differing := [one for one in found if not one.agrees]:
             n_keys = len({one.key for one in differing})
-            print(f"{name}: differs in {n_keys} of {len(compared)} compared ({keys}){size}:")
+            print(f"{name}: differs in {n_keys} of {len(compared)} compared values ({keys}){size}:")
             print("\n".join(f"  {one}" for one in differing))
-            n_departing += 1
+            n_different += 1
         else:
-            keys = keys or "nothing that can be compared"
-            print(f"{name}: as its checkpoint declares: {keys}{size}")
-    if n_departing:
+            keys = keys or "no values to compare"
+            print(f"{name}: agrees with its checkpoint: {keys}{size}")
+    if n_different:
         raise SystemExit(1)
 
 
 def _dimensions(entry: "Compared", folder: Path) -> str:
-    """Say how many dimensions the vectors of texts have; nothing where each token has one."""
     from psibench.models.declared import kept_dimensions, network_dimensions
 
     if entry.scores_by != "cosine" or (found := network_dimensions(folder)) is None:
@@ -108,21 +108,20 @@ def _dimensions(entry: "Compared", folder: Path) -> str:
 
 
 def _entry(name: str, entries: Mapping[str, Model]) -> Model:
-    """Return the entry of an id, or of a folder with a checkpoint."""
     from psibench.commands.probe import find_model
 
     return find_model(name, known=entries)
 
 
-# --- the registry as a table of lines
+# --- The registry as a table
 
 HEADER = ("id", "kind", "backend", "params", "tokens", "licence", "checkpoint", "description")
 NUMBERS = (HEADER.index("params"), HEADER.index("tokens"))
-"""Columns set flush right."""
+"""Columns aligned to the right."""
 
 
 def _row(name: str, entry: Model, rerankers: Mapping[str, RerankerModel]) -> tuple[str, ...]:
-    """Return the cells of a model; what a second stage reads is said in the reranker registry."""
+    """Return the cells of a model; the input length of a second stage is in its reranker."""
     read: object = rerankers.get(entry.reranker) if isinstance(entry, RerankModel) else entry
     tokens = getattr(read, "max_tokens", None)
     made_of = getattr(read, "checkpoint", UNDEFINED)
@@ -143,10 +142,10 @@ def _row(name: str, entry: Model, rerankers: Mapping[str, RerankerModel]) -> tup
 
 
 def _size(parameters_m: float | None) -> str:
-    """Write a number of parameters, given in millions: 23M, 7.6B."""
+    """Return a number of parameters as text, e.g. 23M or 7.6B."""
     if parameters_m is None:
         return UNDEFINED
     return f"{parameters_m / 1000:.1f}B" if parameters_m >= 999.5 else f"{parameters_m:.0f}M"
 
 
-DESCRIPTION = "List the models a config can name. docs/models.md says how to add one."
+DESCRIPTION = "List the models that a config can name. docs/models.md shows how to add one."

@@ -1,15 +1,11 @@
-"""`psibench plan`: what every stage of a config has to do, takes and costs."""
+"""`psibench plan`: the work of every stage of a config, its time and its cost."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import (
-    add_config,
-    read_given,
-    refuse_unwritable,
-)
+from psibench.commands.base import RESULTS_FOLDER, add_config, read_given, refuse_unwritable
 from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.plan.config import load_config
 
@@ -19,10 +15,9 @@ if TYPE_CHECKING:
     from psibench.plan.benchmarks import PlannedBenchmark
     from psibench.plan.plan import Plan
 
-RESULTS = Path("results")
 BY = {"stage": None, "model": "by", "language": "language", "benchmark": "benchmark"}
-"""What rows are summed by -> the column beside the stage."""
-COLUMNS = {
+"""The label column besides the stage, by value of --by."""
+WORK_COLUMNS = {
     "items": ("items", 1),
     "M tokens in": ("tokens_in", 1e6),
     "out": ("tokens_out", 1e6),
@@ -33,23 +28,23 @@ COLUMNS = {
     "store GB": ("store_bytes", 1e9),
     "USD": ("usd", 1),
 }
-"""Heading -> column of the table of work, and what its numbers are divided by."""
+"""Column of the table of work and divisor of its numbers, by heading."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the config, what is summed up, and a CSV file."""
+    """Add the arguments of `psibench plan`."""
     add_config(parser, bare=True)
     parser.add_argument(
         "--by",
         choices=BY,
         default="stage",
-        help="rows: each stage, or each stage by model, language or benchmark (default stage)",
+        help="one row per stage, or per stage and model, language or benchmark (default: stage)",
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, unrounded")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, not rounded")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the table of a config's work, and its sums."""
+    """Print the table of a config's work, with totals."""
     import polars as pl
 
     from psibench.plan.measured import Measured
@@ -60,16 +55,16 @@ def run(args: argparse.Namespace) -> None:
     refuse_unwritable("--csv", args.csv)
     config, models = load_config(read_given(args))
     plan = make_plan(config, models)
-    known = Measured(plan, RESULTS)
+    known = Measured(plan, RESULTS_FOLDER)
     table = work_table(known)
     if table.is_empty():
-        print("This config has nothing that computes or asks.")
+        print("This config has no work: nothing to compute and no requests.")
         return
     names = [name for name in ("stage", BY[args.by]) if name is not None]
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
-    total["items"] = None  # documents, requests and pairs are no sum
+    total["items"] = None  # documents, requests and pairs cannot be added
     rows = [*summed(table, names).iter_rows(named=True), total]
-    print_rows(rows, names, COLUMNS)
+    print_rows(rows, names, WORK_COLUMNS)
     for line in (*long_jobs(known), *_notes(table, plan)):
         print(line)
     if args.csv is not None:
@@ -82,7 +77,7 @@ def print_rows(
     labels: Sequence[str],
     columns: Mapping[str, tuple[str, float]],
 ) -> None:
-    """Print rows of the table of work, and how uncertain their numbers are."""
+    """Print rows of the table of work, and the uncertainty of their numbers."""
     from psibench.plan.work import UNCERTAINTY
 
     cells = [
@@ -94,33 +89,32 @@ def print_rows(
     ]
     print("\n".join(aligned([(*labels, *columns), *cells], n_text=len(labels))))
     print(
-        f"Expected values: actual ones are mostly 1/{UNCERTAINTY} to {UNCERTAINTY} times these. "
-        "After a trial run its measurements replace assumptions."
+        f"Estimates: most actual values are 1/{UNCERTAINTY} to {UNCERTAINTY} times these. After a "
+        "trial run, its measurements replace the assumptions."
     )
 
 
 def _cell(name: str, value: float | None, per: float) -> str:
     if value is None:
         return UNDEFINED
-    return money(value) if name == "usd" else number(value / per)
+    return money(value) if name == "usd" else amount(value / per)
 
 
-def number(value: float) -> str:
-    """Write a number: three digits behind the point below 1, one up to 10, then none."""
+def amount(value: float) -> str:
+    """Return a number as text: three decimals below 1, one up to 10, then none."""
     if value == int(value) or value >= 10:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 1 else f"{value:.3f}"
 
 
 def money(usd: float) -> str:
-    """Write US dollars: cents up to a hundred, whole dollars above."""
+    """Return US dollars as text: cents up to a hundred, whole dollars above."""
     if 0 < usd < 0.01:
         return "<0.01"
     return f"{usd:,.2f}" if usd < 100 else f"{usd:,.0f}"
 
 
 def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
-    """Say what hours are by, and why numbers are not known."""
     import polars as pl
 
     from psibench.plan.work import CPU_GFLOPS, n_cores
@@ -128,21 +122,21 @@ def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
     encoding = plan.config.encoding
     if table["gpu_minutes"].count():
         yield (
-            f"GPU hours by {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), language models "
-            f"that write by {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s). CPU hours are "
-            f"the same work without a GPU: hours of this machine (cores: {n_cores()}, of "
-            f"{CPU_GFLOPS} GFLOPS each)."
+            f"GPU hours assume {encoding.gpu_tflops:g} TFLOPS (encoding.gpu_tflops), and for text "
+            f"generation {encoding.gpu_gb_per_s:g} GB/s (encoding.gpu_gb_per_s). CPU hours are "
+            f"the same work without a GPU, on this machine ({n_cores()} cores, {CPU_GFLOPS} "
+            "GFLOPS each)."
         )
-    yield "`psibench estimate` lists what is paid."
+    yield "`psibench estimate` lists the paid requests."
     yield from unknown_counts(table, plan)
     reads = table.filter(pl.col("tokens_in") > 0)
     times = pl.col("cpu_minutes", "gpu_minutes", "usd")
     no_time = reads.filter(pl.all_horizontal(times.is_null()))
-    no_room = reads.filter(pl.col("store_bytes").is_null(), stage="encode")
+    no_size = reads.filter(pl.col("store_bytes").is_null(), stage="encode")
     sizes = "size (parameters_m; vllm: parameters_b or, on a CPU, tokens_per_s) or price"
     for what, rows, missing in (
         ("Time", no_time, sizes),
-        ("Disk use", no_room, "dimensions (dim, max_terms)"),
+        ("Disk use", no_size, "dimensions (dim, max_terms)"),
     ):
         if len(rows):
             names = ", ".join(rows["by"].unique(maintain_order=True))
@@ -150,7 +144,7 @@ def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
 
 
 def unknown_counts(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
-    """Say which benchmarks' texts cannot be counted yet, why, and which run counts them."""
+    """Yield a line for each benchmark with an unknown text count: the reason, and the run to count."""
     names = table.filter(basis="unknown")["benchmark"]
     for name in dict.fromkeys(plan.named[one].base for one in names):
         planned = plan.benchmarks[name]
@@ -162,7 +156,7 @@ def unknown_counts(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
 
 
 def _counting(planned: "PlannedBenchmark") -> str:
-    """Return the arguments of a run that reads a benchmark's texts and asks no language model."""
+    """Return the arguments of a run that reads a benchmark's texts without language models."""
     if planned.is_generated:
         return "-- --until sample"
     if not planned.translated:
@@ -177,16 +171,16 @@ def _why_unknown(planned: "PlannedBenchmark") -> str:
     if planned.is_generated:
         return "its section has no sample.n_documents"
     if any(isinstance(place.source, BeirSource) for place in planned.places):
-        return "datasets in BEIR's layout are counted when they are read"
+        return "datasets in BEIR's layout are counted on reading"
     if any(isinstance(place.source, HubSource) for place in planned.places):
         return "its texts are on the hub"
     return f"its source has {MOST_DOCUMENTS:,} documents or more, or cannot be read"
 
 
 DESCRIPTION = (
-    "Print what each stage of a config has to do: items, tokens, GPU and CPU hours, "
-    "jobs and the longest of them, disk use, money. Counts are those of the tables that a run "
-    "made, else of local files, else of the config (documents of a sample spread over its length "
-    "bins, queries by the share that filters left in a run or in the papers). Two operations per "
-    "parameter (input embeddings aside) and token. Nothing is run."
+    "Print the work of each stage of a config: items, tokens, GPU and CPU hours, jobs and the "
+    "longest job, disk use, cost. Counts come from the tables of a run, else from local files, "
+    "else from the config (documents of a sample spread over its length bins, queries by the share "
+    "that filters keep in a run or in the papers). Assumes two operations per parameter (without "
+    "input embeddings) and token. Runs nothing."
 )

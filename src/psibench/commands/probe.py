@@ -1,4 +1,4 @@
-"""`psibench probe`: one probe of one model on a corpus, without a workflow."""
+"""`psibench probe`: run one probe of a model on a corpus, without the workflow."""
 
 import argparse
 import shutil
@@ -31,64 +31,67 @@ from psibench.tables.schemas import CORPUS, QRELS, QUERIES
 from psibench.tables.stage import version_of
 from psibench.text.lengths import count_whitespace_tokens, with_lengths
 
-DOMAIN = "corpus"
+CORPUS_DOMAIN = "corpus"
 MAX_TOKENS = 512
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
-"""Counts the tokens of fillers."""
+"""Tokenizer that counts the tokens of fillers."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the probe, the model, the corpus, and how much of it."""
+    """Add the arguments of `psibench probe`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the above")
+    parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the probes above")
     add_model_and_corpus(parser)
     parser.add_argument(
         "--queries",
         type=Path,
         help=f"queries with pos_char_span and pos_corpus_id; {' and '.join(OF_QUERIES)} need them",
     )
-    parser.add_argument("--n", type=whole, default=Probes().n_documents, help="documents (200)")
+    parser.add_argument("--n",
+        type=whole,
+        default=Probes().n_documents,
+        help="number of documents (default: 200)",)
     parser.add_argument(
-        "--out", type=Path, help="write the summary: .parquet or .csv; beside it rows.parquet"
+        "--out", type=Path, help="summary, .parquet or .csv; rows go to STEM.rows.parquet"
     )
 
 
 def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
-    """Add what is encoded, and by which model."""
+    """Add the model, the corpus, and options for reading them."""
     parser.add_argument(
-        "model", metavar="MODEL", help="an id of the registry, or a folder with a checkpoint"
+        "model", metavar="MODEL", help="id of the registry, or a folder with a checkpoint"
     )
     documents = f"documents: a folder of files ({SUPPORTED}), or one such file"
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
-    parser.add_argument("--text-column", default="text", help="field of the texts (text)")
+    parser.add_argument("--text-column", default="text", help="field with the texts (default: text)")
     parser.add_argument(
-        "--max-tokens", type=whole, help="longest input of a folder's checkpoint, if not its own"
+        "--max-tokens", type=whole, help="input length for a folder's checkpoint; default: its own"
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Run the probe, print its summary and write it where asked."""
+    """Run the probe, print its summary, and write it with --out."""
     _check(args)
     entry = find_model(args.model, max_tokens=args.max_tokens)
     if (reason := why_not(entry, args.name)) is not None:
         raise InputError(f"model {args.model!r} cannot be probed: {reason}")
     with tempfile.TemporaryDirectory(prefix="psibench-probe-") as folder:
-        place = Path(folder)
+        temporary = Path(folder)
         values = {
             "probe": args.name,
             "entry": entry,
             "model": Path(args.model).name,
             "benchmark": args.corpus.name,
             "lang": "und",
-            "domains": [DOMAIN],
+            "domains": [CORPUS_DOMAIN],
             "probes": Probes(n_documents=args.n),
             "length_tokenizer": TOKENIZER,
             "level": 0.95,
-            "store": str(place / "store"),
+            "store": str(temporary / "store"),
         }
-        rows, table = place / "rows.parquet", place / "table.parquet"
+        rows, table = temporary / "rows.parquet", temporary / "table.parquet"
         outputs = {"rows": str(rows), "table": str(table)}
-        inputs = _as_tables(args, place)
+        inputs = _as_tables(args, temporary)
         run_probe(Job("probe", version_of("probe"), inputs, outputs, values))
         found = read_table(table, PROBE_TABLE)
         if args.out is not None:
@@ -98,13 +101,13 @@ def run(args: argparse.Namespace) -> None:
                 shutil.copyfile(table, args.out)
             shutil.copyfile(rows, args.out.with_name(f"{args.out.stem}.rows.parquet"))
     if found.is_empty():
-        print("no document fits this probe: see what it needs in docs/probes.md", file=sys.stderr)
+        print("no document fits this probe; docs/probes.md lists its conditions", file=sys.stderr)
     for line in probe_lines(found):
         print(line)
     if not found.is_empty() and "whole" not in found["read"]:
         print(
-            "\nThe model reads no document's texts to their end: the figures are also what the cut "
-            "takes away."
+            "\nThe model reads none of the texts completely: the numbers include the effect of the "
+            "cut."
         )
 
 
@@ -114,25 +117,26 @@ def find_model(
     known: Mapping[str, Model] | None = None,
     max_tokens: int | None = None,
 ) -> Any:
-    """Return the entry of an id, or one made for a folder with a checkpoint.
+    """Return the registry entry of an id, or a new entry for a folder with a checkpoint.
 
-    ``known`` are the entries by id; None: those of the registry. The folder's longest input is
-    ``max_tokens``; else what its files name; else `MAX_TOKENS`, or its positions if fewer.
+    ``known`` are the entries by id, by default the entries of the registry. The input length of a
+    folder is ``max_tokens``; else the value in its files; else the smaller of `MAX_TOKENS` and its
+    number of positions.
 
-    Raises InputError if it is neither.
+    Raises InputError if ``name`` is neither an id nor a folder.
     """
-    also = "" if known is None else ", with --config FILE also those of a config"
+    also = "" if known is None else " (with --config FILE also the ids of a config)"
     known = load_registry() if known is None else known
     if name in known:
         if max_tokens is not None:
-            raise InputError(f"--max-tokens: the registry says it of {name!r}; give a folder")
+            raise InputError(f"--max-tokens: {name!r} has it in the registry; leave it out, or give a folder")
         return known[name]
     if not Path(name).is_dir():
         near = nearest(name, known)
         meant = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(
-            f"model {name!r} is no id of the registry and no folder{meant} `psibench models` lists "
-            f"the ids{also}; or give a checkpoint's folder"
+            f"model {name!r} is neither an id of the registry nor a folder{meant} `psibench models` "
+            f"lists the ids{also}; or give the folder of a checkpoint"
         )
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS
@@ -146,28 +150,27 @@ def find_model(
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check before anything is read what can be checked then."""
     refuse_unwritable("--out", args.out)
     if args.out is not None and args.out.suffix not in (".parquet", ".csv"):
-        raise InputError(f"--out {args.out}: end it in .parquet or .csv")
+        raise InputError(f"--out {args.out}: the name must end in .parquet or .csv")
     refuse_below(args, {"n": 2, "max_tokens": 8})
     if args.name in OF_QUERIES and args.queries is None:
         raise InputError(f"{args.name} needs --queries with pos_char_span and pos_corpus_id")
     if args.name not in OF_QUERIES and args.queries is not None:
-        raise InputError(f"--queries: {args.name} has no queries; leave it out")
+        raise InputError(f"--queries: the probe {args.name} uses no queries; leave it out")
 
 
 def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
-    """Write what is given as a benchmark's tables, which the stage reads: files by name."""
+    """Write corpus and queries as the tables that the stage reads; return the files by name."""
     origin = derived("probe", params={})
     documents = read_document_files([args.corpus], text_column=args.text_column)
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
         return {"corpora": str(folder / "corpus.parquet")}
-    asked = read_queries(args.queries)
-    texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
-    queries = asked.join(texts, on="_id", maintain_order="left")
+    without_texts = read_queries(args.queries)
+    texts = read_texts([args.queries], without_texts["_id"]).select("_id", "text")
+    queries = without_texts.join(texts, on="_id", maintain_order="left")
     _refuse_unplaced(queries, corpus, args.queries)
     known = dict(corpus.select("_id", "text").iter_rows())
     counts = token_counter(TOKENIZER)([known[one] for one in queries["pos_corpus_id"]])
@@ -178,11 +181,11 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     qrels = queries.select(**{name: pl.col(of) for name, of in pairs.items()}, score=1)
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
     names = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
-    return {given: str(folder / f"{name}.parquet") for given, name in names.items()}
+    return {table: str(folder / f"{name}.parquet") for table, name in names.items()}
 
 
 def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> None:
-    """Refuse queries whose evidence is in no document, or beyond its end."""
+    """Raise InputError if the evidence of a query is in no document, or beyond its end."""
     lengths = corpus.select(pl.col("_id").alias("pos_corpus_id"), "char_length")
     found = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
     start, end = pl.col("pos_char_span").list.get(0), pl.col("pos_char_span").list.get(1)
@@ -197,5 +200,5 @@ def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) ->
         )
 
 
-LISTED = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
-DESCRIPTION = f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{LISTED}"
+PROBE_LIST = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
+DESCRIPTION = f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{PROBE_LIST}"

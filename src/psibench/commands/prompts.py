@@ -1,4 +1,4 @@
-"""`psibench prompts`: the final text that a model gets for one item."""
+"""`psibench prompts`: the final messages to a language model for one item."""
 
 import argparse
 from collections.abc import Iterator
@@ -12,24 +12,24 @@ from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import load_config, resolve_llms
 from psibench.tables.job import DomainJob, Job
 
-EXAMPLES = 3
+N_EXAMPLE_IDS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is shown, of which task and item."""
+    """Add the arguments of `psibench prompts`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     render = actions.add_parser(
         "render",
-        help="the messages a model gets for one item",
-        description="Print the final messages for one item of a task, from the tables made so far: "
-        "of every benchmark, language and domain that has it.",
+        help="print the messages for one item",
+        description="Print the final messages for one item of a task, from the existing tables, for "
+        "every benchmark, language and domain with the item.",
         allow_abbrev=False,
     )
     render.add_argument(
         "task",
         metavar="TASK",
-        help="a task of the recipe, or grade_first, grade_rest, audit, judge_1, judge_2, ..., "
-        "or of the translation: translate, judge_refusals, judge_translation",
+        help="a task of the recipe; or grade_first, grade_rest, audit, judge_1, judge_2, ...; or, "
+        "for translations, translate, judge_refusals, judge_translation",
     )
     render.add_argument("--row", required=True, metavar="ID", help="id of an item of the task")
     add_config(render)
@@ -41,9 +41,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _rendered(args: argparse.Namespace) -> Iterator[str]:
-    """Yield the messages of an item, each under its role, and where the item is.
+    """Yield the benchmark, language and domain of an item, and its messages with their roles.
 
-    Raises InputError if no benchmark has the task, no table is there yet, or no item has the id.
+    Raises InputError if no benchmark has the task, its tables do not exist yet, or no item has the
+    id.
     """
     config, _ = load_config(read_given(args))
     benchmarks, llms = plan_benchmarks(config).values(), resolve_llms(config)
@@ -51,14 +52,14 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     if not having:
         tasks = dict.fromkeys(name for planned in benchmarks for name in planned.tasks)
         raise InputError(
-            f"no benchmark in the config has a task {args.task!r}; tasks: "
+            f"no benchmark in the config has the task {args.task!r}; tasks: "
             f"{', '.join(tasks) or 'none'}"
         )
     known, missing, n_found = list[str](), list[list[str]](), 0
     for planned in having:
         task, prompt = planned.tasks[args.task].task, planned.tasks[args.task].prompt
         assert prompt is not None
-        for language, domain, lacking in _asked(planned, args.task):
+        for language, domain, lacking in _domains_of(planned, args.task):
             if lacking:
                 missing.append(lacking)
                 continue
@@ -73,30 +74,32 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     if n_found:
         return
     if not known and missing:
-        given = "".join(f" {path}" for path in args.config)
+        configs = "".join(f" {path}" for path in args.config)
         names = " ".join(missing[0])
         raise InputError(
-            f"{args.task} reads {', '.join(missing[0])}: not made yet. Make it with "
-            f"`psibench run{given} {names}`"
+            f"{args.task} reads {', '.join(missing[0])}, which does not exist yet. Build it with "
+            f"`psibench run{configs} {names}`"
         )
-    examples = ", ".join(known[:EXAMPLES]) or "none, the tables hold nothing to ask about"
-    more = f"; the tables of {len(missing)} more domains are not made yet" if missing else ""
+    examples = ", ".join(known[:N_EXAMPLE_IDS]) or "none, the tables are empty"
+    more = f"; the tables of {len(missing)} more domains do not exist yet" if missing else ""
     raise InputError(
         f"{args.task}: no item {args.row!r} among {len(known):,}; some ids: {examples}{more}"
     )
 
 
-def _asked(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, DomainJob, list[str]]]:
-    """Yield each language (of a translation, that it is to) and domain, and the tables it lacks."""
+def _domains_of(
+    planned: PlannedBenchmark, task: str
+) -> Iterator[tuple[str, DomainJob, list[str]]]:
+    """Yield language (of translations the target), domain, and the missing tables of the task."""
     languages = planned.translated if planned.tasks[task].translates else planned.native
     for language in languages:
         for part in planned.asked_in(task, language):
-            given = planned.task_tables(task, language, part)
+            inputs = planned.task_tables(task, language, part)
             domains = planned.asked_about(task, language, part)
-            job = Job("ask", 0, inputs=given, values={"domains": domains, "lang": language})
+            job = Job("ask", 0, inputs=inputs, values={"domains": domains, "lang": language})
             for domain in job.domains():
-                tables = (str(table) for name in given for table in domain.tables(name))
+                tables = (str(table) for name in inputs for table in domain.tables(name))
                 yield language, domain, [path for path in tables if not Path(path).is_file()]
 
 
-DESCRIPTION = "The final text of one record, as a language model gets it."
+DESCRIPTION = "Print the final messages to a language model for one item."

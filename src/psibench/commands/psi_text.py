@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from psibench.commands.text_table import Form, frame_lines
+from psibench.commands.text_table import TextForm, frame_lines
 from psibench.metrics.constants import (
     FEWEST_BUCKET_GRADED,
     FEWEST_CLUSTERS,
@@ -42,7 +42,7 @@ from psibench.report.wording import (
 )
 from psibench.tables.spec import ALL
 
-FORMS: dict[str, Form] = {"p": p_value}
+FORMS: dict[str, TextForm] = {"p": p_value}
 WIDE = 200
 """Width of tables, characters, if the output is not a terminal."""
 ISOLATES = str.maketrans("", "", "\u2068\u2069")

@@ -1,4 +1,4 @@
-"""`psibench publish`: many runs on one page."""
+"""`psibench publish`: one page for several runs."""
 
 import argparse
 import sys
@@ -12,19 +12,19 @@ from psibench.tables.schemas import PSI_TABLE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is published: a command of its own, so that folders may stand behind options."""
+    """Add the sub-commands, so that folders may follow options."""
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="WHAT")
-    text = "many runs side by side, one page"
+    text = "write one page that compares several runs"
     board = kinds.add_parser("leaderboard", help=text, description=DESCRIPTION, allow_abbrev=False)
     board.add_argument(
         "results",
         type=Path,
         nargs="+",
         metavar="RESULTS",
-        help="folders with a psi_table.parquet: the results of a run, or --out of psibench score",
+        help="folders with a psi_table.parquet: results of a run, or --out of psibench score",
     )
     board.add_argument(
-        "--out", type=Path, required=True, metavar="FILE.html", help="the page; replaced if there"
+        "--out", type=Path, required=True, metavar="FILE.html", help="the page; an existing file is replaced"
     )
 
 
@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> None:
     runs = runs_of([one.parent if one.name == name else one for one in args.results])
     rows = all_rows(runs)
     if rows.is_empty():
-        raise InputError(f"{', '.join(map(str, args.results))}: no row to show")
+        raise InputError(f"{', '.join(map(str, args.results))}: the tables have no rows")
     twice = rows.filter("is_twice").select("benchmark", "model", "source")
     twice = twice.unique(maintain_order=True)
     for (benchmark, model), group in twice.group_by("benchmark", "model", maintain_order=True):
         named = ", ".join(f"{model} ({source})" for source in group["source"])
         print(
-            f"{model} is on {benchmark} in {group.height} runs; on the page: {named}",
+            f"{model} is in {group.height} runs of {benchmark}; names on the page: {named}",
             file=sys.stderr,
         )
     write_text(render_leaderboard(runs, rows, args.out.parent), args.out)
@@ -49,6 +49,6 @@ def run(args: argparse.Namespace) -> None:
 
 
 DESCRIPTION = (
-    "Write one HTML file with the PSI tables of several runs side by side: mean, PSI, p-values, "
-    "and a word per model. A model's name leads to the report.html of its run."
+    "Write one HTML file with the PSI tables of several runs: mean, PSI, p-values and a verdict "
+    "per model. A model's name links to the report.html of its run."
 )

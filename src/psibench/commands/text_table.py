@@ -1,4 +1,4 @@
-"""Tables as text for a terminal."""
+"""Aligned text tables for a terminal."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,14 +7,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 UNDEFINED = "-"
-Form = str | Callable[[Any], str]
-"""A format, as ``.3f``, or what writes a value as text."""
+TextForm = str | Callable[[Any], str]
+"""A format specification, e.g. ``.3f``, or a function from value to text."""
 
 
 def aligned(
     rows: Sequence[Sequence[str]], *, n_text: int = 0, numbers: Collection[int] = ()
 ) -> Iterator[str]:
-    """Yield lines, columns flush left; flush right from ``n_text`` on, or those of ``numbers``."""
+    """Yield aligned lines; columns in ``numbers``, or from ``n_text`` on, are aligned to the right."""
     n_columns = len(rows[0])
     right = numbers or range(n_text, n_columns)
     widths = [max(len(row[column]) for row in rows) for column in range(n_columns)]
@@ -28,19 +28,19 @@ def aligned(
 
 def frame_lines(
     frame: "pl.DataFrame",
-    forms: Mapping[str, Form] | None = None,
+    forms: Mapping[str, TextForm] | None = None,
     *,
     n_text: int,
     heads: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield a frame as lines, its first ``n_text`` columns flush left.
+    """Yield the aligned lines of a frame; the first ``n_text`` columns are aligned to the left.
 
-    Figures have three decimals unless ``forms`` says otherwise, lists of two numbers are intervals,
-    nulls are ``-``. ``heads`` stand above in place of the columns' names.
+    Floats have three decimals unless ``forms`` has a form for the column. A list of two numbers is
+    an interval, null is ``-``. ``heads`` replace the column names.
     """
     forms = forms or {}
 
-    def cell(value: Any, form: Form) -> str:
+    def cell(value: Any, form: TextForm) -> str:
         if value is None:
             return UNDEFINED
         if callable(form):

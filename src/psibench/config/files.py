@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG
 from psibench.config.secrets import refuse_secrets, without_secrets
 from psibench.errors import InputError, supported
-from psibench.reading import number, read_text_file, refuse_aliases, shown
+from psibench.reading import parse_number, read_text_file, refuse_aliases, shown
 
 REPLACED_WHOLE = ("benchmarks", "models")
 
@@ -164,7 +164,7 @@ def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
 def _number_hint(found: Any) -> str:
     """Say how to write a number that YAML 1.1 takes for a text, as 5e-2 and +.5."""
     try:
-        value = number(found, where="", column="") if isinstance(found, str) else math.nan
+        value = parse_number(found, where="", column="") if isinstance(found, str) else math.nan
     except InputError:
         return ""
     written = repr(value).replace("e", ".0e") if "." not in repr(value) else repr(value)

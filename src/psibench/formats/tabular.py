@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from psibench.errors import InputError
 from psibench.lines import read_delimited, read_lines, read_records
-from psibench.reading import identifier, number, require_file, shown, utf8, whole_number
+from psibench.reading import identifier, parse_number, require_file, shown, utf8, whole_number
 
 
 def choose_format(
@@ -330,7 +330,7 @@ def _read_fields(
         values = texts.cast(pl.Float64, strict=False)
         odd = (~values.is_finite()).fill_null(value=True).arg_true()
         read = [
-            number(text, where=f"{path}, line {line}", column=names[score])
+            parse_number(text, where=f"{path}, line {line}", column=names[score])
             for line, text in frame.select("line", score)[odd].iter_rows()
         ]
         frames.append(frame.drop("line").with_columns(values.scatter(odd, read)))
@@ -371,11 +371,11 @@ def nested_pairs(
             found = [
                 name,
                 identifier(doc_id, where=place, column="a document id"),
-                number(value, where=place, column=shown(key)),
+                parse_number(value, where=place, column=shown(key)),
             ]
             if chunks:
                 found += [
-                    number(end, where=place, column=f"an end of {shown(key)}") for end in ends
+                    parse_number(end, where=place, column=f"an end of {shown(key)}") for end in ends
                 ]
                 found += [None] * (2 - len(ends))
             for values, one in zip(rows.values(), found, strict=True):

@@ -13,7 +13,7 @@ import polars as pl
 from psibench.config.sections import Leaderboard
 from psibench.errors import InputError
 from psibench.metrics.correlation import correlate_rows, spearman
-from psibench.reading import number
+from psibench.reading import parse_number
 from psibench.tables import hash_file, read_any_table, write_csv
 from psibench.tables.job import Job
 from psibench.tables.schemas import (
@@ -125,7 +125,7 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
 
 
 def _score(text: str, where: str, column: str) -> float:
-    value = number(text, where=where, column=column)
+    value = parse_number(text, where=where, column=column)
     if not isfinite(value):
         raise InputError(
             f"{where}: {column} is {text!r}; give a number, or nothing where there is none"
