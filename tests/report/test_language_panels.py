@@ -58,11 +58,11 @@ def test_languages_have_shares_and_their_length_beside_the_first_language():
         # mean: (40 x 9 + 20 x 13.5) / 60
         ("all", "60", "100.00 %", "8", "100.00 %", "7.0", "2", "–", "–", "–", "49", "10.5", "1.17"),
     )
-    figure = blocks_of(ENGLISH | GERMAN)["Length beside the first language"]
+    figure = blocks_of(ENGLISH | GERMAN)["Length relative to the first language"]
     # by domain: 9 / 6 and 18 / 10
     assert texts(figure)[4:8] == ["1.00", "1.50", "1.00", "1.80"]
     alone = blocks_of(ENGLISH)
-    assert not {"Languages", "Length beside the first language"} & set(alone)
+    assert not {"Languages", "Length relative to the first language"} & set(alone)
 
 
 def test_domains_of_several_languages_are_added_up():

@@ -7,7 +7,7 @@ import pytest
 from report_tables import bucket_rows, frame, psi_row
 
 from psibench.generate.benchmarks import parse_benchmark
-from psibench.papers.comparison import OWN_TEXT, compare, published_facts, sections
+from psibench.papers.comparison import OWN_TEXT, compare_with_published, published_facts, sections
 from psibench.papers.figures import published_figures
 from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE
 
@@ -23,7 +23,7 @@ def found(
     buckets: list[dict[str, Any]] | None = None,
     **facts: dict[str, str],
 ) -> pl.DataFrame:
-    return compare(
+    return compare_with_published(
         FIGURES,
         psi_table=frame(PSI_TABLE, psi),
         bucket_scores=frame(BUCKET_SCORES, buckets or []),

@@ -40,8 +40,8 @@ EXIT_ABOVE = 1
 """Exit code if more documents are cut than --max-cut allows."""
 NOT_AUDITABLE = {
     "rerank": "it reads a document together with a query; audit its first stage",
-    "fusion": "it combines runs of other models; audit each of these",
-    "runs": "run files do not show what the model read",
+    "fusion": "it combines runs of other models; audit each model",
+    "runs": "run files do not show how much the model read",
 }
 """The reason, by backend that cannot be audited."""
 

@@ -65,7 +65,7 @@ def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
     parser.add_argument("--text-column", default="text", help="field with the texts (default: text)")
     parser.add_argument(
-        "--max-tokens", type=whole, help="input length for a folder's checkpoint; default: its own"
+        "--max-tokens", type=whole, help="input length for a folder's checkpoint; default: from its files"
     )
 
 

@@ -181,7 +181,7 @@ def format_labels(
     return "\n".join(
         [
             f"Labels: people graded {every['n_pairs']} pairs; the qrels agree on "
-            f"{every['agreement']:.3f} {ends} of them{kappa}.",
+            f"{every['agreement']:.3f} {ends} of these{kappa}.",
             f"Agreement by {scheme}, for documents that hold the evidence:",
             *frame_lines(
                 placed.select(
@@ -228,4 +228,4 @@ def _missing_corrections(n_graded: int, found: pl.DataFrame) -> Iterator[str]:
     if n_graded < FEWEST_GRADED:
         yield f"No corrected values: {n_graded} queries are graded, {FEWEST_GRADED} are needed."
     elif found["corrected"].null_count():
-        yield f"-: fewer than {FEWEST_BUCKET_GRADED} queries graded, or none of them relevant."
+        yield f"-: fewer than {FEWEST_BUCKET_GRADED} queries graded, or no relevant grade."

@@ -314,7 +314,7 @@ def failed_jobs(records: Sequence[logging.LogRecord]) -> dict[str, str]:
 
 
 def run_snakemake(arguments: Sequence[str], failed: logging.Handler) -> int:
-    """Run Snakemake in this process, with its own output; return its exit code.
+    """Run Snakemake in this process with its usual output; return its exit code.
 
     ``failed`` also receives Snakemake's log records.
     """

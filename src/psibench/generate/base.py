@@ -27,7 +27,7 @@ from psibench.filters.verify import Verify, VerifyMargin
 from psibench.generate.sampling import Passages, Sample, prefixed
 from psibench.llm.tasks import Gathered, Replied
 from psibench.metrics.buckets import refuse_odd_edges
-from psibench.metrics.query_scores import CLUSTER, PAGE
+from psibench.metrics.query_scores import CLUSTER, PAGE_COLUMN
 from psibench.sources.local import dataset_revisions, local_files
 from psibench.tables.dropped import Dropped, Flow, OnEmpty, dropped_frame, flow_of
 from psibench.tables.spec import ALL
@@ -278,7 +278,7 @@ def complete_build(
             bisect_right(starts, span[0]) if starts and span else None
             for starts, span in joined.select(PAGE_STARTS, "pos_char_span").iter_rows()
         ]
-        joined = joined.drop(PAGE_STARTS).with_columns(pl.Series(PAGE, pages, dtype=pl.Int32))
+        joined = joined.drop(PAGE_STARTS).with_columns(pl.Series(PAGE_COLUMN, pages, dtype=pl.Int32))
     declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
     declared += ["pos_token_length", "target_position"]
     return Build(

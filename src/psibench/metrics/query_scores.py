@@ -17,7 +17,7 @@ EVIDENCE_LISTS = ("positions", SEVERAL_SPANS)
 """Further columns of queries that say where evidence is: every third it is in, and its spans."""
 CLUSTER = "cluster"
 """Further column of queries that says what their positive is part of: an article, a site."""
-PAGE = "pos_page"
+PAGE_COLUMN = "pos_page"
 """Further column of queries: the page of the file that their evidence starts on, from 1; null where
 it has none."""
 NAMED = 5

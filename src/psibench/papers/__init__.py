@@ -1,1 +1,1 @@
-"""The five papers: their published figures, and a run's beside them; no core module imports it."""
+"""Published values of the five papers, compared with a run; no core module imports this package."""

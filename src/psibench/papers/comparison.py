@@ -1,7 +1,6 @@
-"""Stage ``published``: a run's figures beside the papers', as a table and a page.
+"""Stage ``published``: a run's results compared with the papers', as a table and a page.
 
-The comparison is one join: what a published figure and a figure of a run share is model, data,
-languages, length, buckets and quantity (`COUNTERPART`).
+The comparison is one join on model, data, languages, length, buckets and quantity (`COUNTERPART`).
 """
 
 from collections.abc import Mapping
@@ -29,8 +28,8 @@ from psibench.papers.figures import (
     EVERY,
     EVERY_MODEL,
     FOUR_DOMAINS,
-    PLACE,
-    SEED,
+    CELL_COLUMNS,
+    TRAINING_SEED,
     published_figures,
     read_index,
 )
@@ -44,27 +43,26 @@ from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, PUBLISHED_COMPARIS
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
 
-PAGE = Path(__file__).with_name("published.html")
+PAGE_TEMPLATE = Path(__file__).with_name("published.html")
 
-# --- which benchmarks of a config are what the papers evaluated
+# --- Benchmarks of a config and the data of the papers
 
-OWN_TEXT = "documents and questions of its own"
-NO_TITLES = "documents without their titles"
+OWN_TEXT = "other documents and questions than the paper's"
+NO_TITLES = "documents without titles"
 CONTROLLED_DOMAINS = {
     *("finance_economics", "law_judiciary", "news_media", "subject_education_education"),
 }
-"""Of PosIR, those that Controlled took (appendix E)."""
-Facts = Mapping[str, Mapping[str, str]]
-"""Benchmark id -> ``data`` and ``differs``, as of `published_facts`."""
+"""The domains of PosIR that Controlled used (appendix E)."""
+PublishedFacts = Mapping[str, Mapping[str, str]]
+"""``data`` and ``differs`` by benchmark id, see `published_facts`."""
 
 
 def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Map benchmark ids to the published data they stand for, and what is known to differ.
+    """Return the published data of each benchmark, and its known differences.
 
-    Recipes that no paper has a table of retrieval scores for are left out, and so is the view
-    before false negatives were removed; the view ``ID-tiny`` counts as a benchmark. ``data`` is one
-    of `DATA_TEXTS`; ``differs`` says what differs from the paper's data whatever its size, empty if
-    nothing does.
+    Leaves out recipes without published retrieval scores, and views except ``ID-tiny``. ``data`` is
+    one of `DATA_TEXTS`; ``differs`` describes differences from the paper's data other than size,
+    and is empty without differences.
     """
     found: dict[str, dict[str, str]] = {}
     for name, section in benchmarks.items():
@@ -90,30 +88,30 @@ def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-# --- a run's figures beside them
+# --- Published values and a run's values
 
 METRIC, TIES_AVERAGED = "ndcg@10", "ndcg-tie-averaged@10"
 AVERAGES_TIES = ("squad_posq", "fineweb_posq", "fineweb_myopic")
-"""Data whose authors' nDCG gives documents of equal score the mean of their places."""
+"""Data whose authors compute nDCG with the mean rank for documents of equal score."""
 _PAIR = ("benchmark", "model", "query_lang", "corpus_lang")
 
 
-def compare(
+def compare_with_published(
     figures: pl.DataFrame,
     *,
     psi_table: pl.DataFrame,
     bucket_scores: pl.DataFrame,
-    facts: Facts,
+    facts: PublishedFacts,
 ) -> pl.DataFrame:
-    """Join published figures, as `published_figures` has them, with their counterparts in a run.
+    """Join the values of `published_figures` with their counterparts in a run.
 
-    Of the run's PSI_TABLE and BUCKET_SCORES rows those over all domains and all queries count, of
-    benchmarks with `Facts`, by the metric of `compared_metrics`.
+    Uses PSI_TABLE and BUCKET_SCORES rows over all domains and all evidence, of benchmarks with
+    `PublishedFacts`, in the metric of `compared_metrics`.
 
-    Returns the columns of PUBLISHED_COMPARISON, then place and printed form as in `FIGURES`: one
-    row per figure and benchmark with a counterpart, in the figures' order. All values are in
-    [0, 1]. ``inside`` grants the published figure half a unit of its last printed digit; it is
-    null where the own figure has no interval.
+    Returns the columns of PUBLISHED_COMPARISON, then cell and printed form as in
+    `PUBLISHED_SCHEMA`: one row per published value and benchmark with a counterpart. All values are
+    in [0, 1]. ``inside`` allows for half a unit of the last printed digit; it is null if the run's
+    value has no interval.
     """
     measured = _run_figures(psi_table, bucket_scores, facts)
     means = (_language_means(measured, figures), _model_means(measured, figures))
@@ -122,7 +120,7 @@ def compare(
     size = pl.format(
         "{} queries, the paper has {}", *(_thousands(n) for n in ("n_queries", "n_published"))
     )
-    told = pl.concat_str(
+    differences = pl.concat_str(
         pl.col("own_differs", "caveat").replace("", None),
         pl.when(pl.col("n_queries") != pl.col("n_published")).then(size),
         separator="; ",
@@ -131,21 +129,20 @@ def compare(
     found = found.with_columns(
         difference=pl.col("own") - pl.col("published"),
         inside=inside(),
-        differs=told.replace("", None),
+        differs=differences.replace("", None),
     )
-    columns = dict.fromkeys([*PUBLISHED_COMPARISON.column_names, "spec", *PLACE])
+    columns = dict.fromkeys([*PUBLISHED_COMPARISON.column_names, "spec", *CELL_COLUMNS])
     return found.select(*columns, "scale", "decimals")
 
 
 def _thousands(name: str) -> pl.Expr:
-    """Return whole numbers as text, with commas."""
     return pl.col(name).map_elements(lambda n: f"{int(n):,}" if n else "", return_dtype=pl.String)
 
 
 def _run_figures(
-    psi_table: pl.DataFrame, bucket_scores: pl.DataFrame, facts: Facts
+    psi_table: pl.DataFrame, bucket_scores: pl.DataFrame, facts: PublishedFacts
 ) -> pl.DataFrame:
-    """Return a run's figures one by one, in the terms of `FIGURES`; see `compare`.
+    """Return a run's values one by one, see `compare_with_published`.
 
     Undefined values have no row. Columns: COUNTERPART, benchmark, own, low, high, n_queries (of
     the benchmark in that language pair, any length), metric and own_differs.
@@ -160,7 +157,7 @@ def _run_figures(
         rows.filter(domain=ALL, evidence="all").join(known, on=["benchmark", "metric"])
         for rows in (psi_table, bucket_scores)
     )
-    none = pl.lit(None, pl.Float64)  # of a mean there is no interval in the tables
+    none = pl.lit(None, pl.Float64)  # the tables have no interval of a mean
     columns = [*_PAIR, "length_bucket", "buckets", "bucket", "data", "own_differs", "metric"]
     columns += ["quantity", "own", "low", "high"]
     parts = [
@@ -178,8 +175,8 @@ def _run_figures(
     return pl.concat(parts).drop_nulls("own").join(sizes, on=_PAIR, how="left")
 
 
-def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
-    """Return which metric of each benchmark stands beside the papers' figures."""
+def compared_metrics(psi_table: pl.DataFrame, facts: PublishedFacts) -> dict[str, str]:
+    """Return the metric of each benchmark for the comparison with the papers."""
     averaged = set(psi_table.filter(metric=TIES_AVERAGED)["benchmark"])
     return {
         name: TIES_AVERAGED if name in averaged and fact["data"] in AVERAGES_TIES else METRIC
@@ -188,10 +185,10 @@ def compared_metrics(psi_table: pl.DataFrame, facts: Facts) -> dict[str, str]:
 
 
 def _language_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
-    """Average a run's figures over PosIR's languages, as tables 2 and 3 do.
+    """Average a run's values over PosIR's languages, like its tables 2 and 3.
 
-    It has no interval: the languages' queries are translations of one another, so their errors are
-    not independent.
+    The means have no interval: the queries are translations of each other, so their errors are not
+    independent.
     """
     posir = figures.filter(pl.col("data") == "posir", pl.col("query_lang") != EVERY)
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
@@ -202,19 +199,19 @@ def _language_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFra
 
 
 def _model_means(measured: pl.DataFrame, figures: pl.DataFrame) -> pl.DataFrame:
-    """Average a run's figures over Controlled's eight bases of a training, as its Table 4 does."""
+    """Average a run's values over Controlled's eight base models, like its Table 4."""
     table = figures.filter(spec="controlled_table14")
     bases = table.select("model", "data", group="column").unique()
     means = _means_of_all(measured, bases, pl.col("n_queries").max())
-    model = pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "group", pl.lit(SEED))
+    model = pl.format("{}-{}-s{}", pl.lit(EVERY_MODEL), "group", pl.lit(TRAINING_SEED))
     return means.with_columns(model=model).drop("group")
 
 
 def _means_of_all(measured: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Expr) -> pl.DataFrame:
-    """Average a run's figures over all that is ``wanted`` of one data and group; no interval.
+    """Average a run's values over the rows of ``wanted`` per data and group, without interval.
 
-    ``wanted``: data, group, and the columns averaged over. A benchmark that lacks one of them has
-    no mean: one over others is no counterpart.
+    ``wanted`` has data, group, and the columns to average over. A benchmark that lacks a row of its
+    group has no mean.
     """
     over = [name for name in wanted.columns if name != "group"]
     keys = ["benchmark", "data", *(name for name in COUNTERPART if name not in over)]
@@ -228,13 +225,13 @@ def _means_of_all(measured: pl.DataFrame, wanted: pl.DataFrame, n_queries: pl.Ex
     )
 
 
-# --- the page
+# --- The page
 
 
 def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return a section per table of a paper that has a counterpart in ``found``.
+    """Return a section per published table with a counterpart in ``found``.
 
-    ``panels``: those grids of the table that a run's rows are in.
+    Its ``panels`` are the grids of the table with rows of the run.
     """
     index, shown = read_index(), []
     for (name,), rows in found.group_by("spec", maintain_order=True):
@@ -251,14 +248,14 @@ def sections(figures: pl.DataFrame, found: pl.DataFrame) -> list[dict[str, Any]]
 
 @stage("published", version=5)
 def run_published(job: Job) -> None:
-    """Write the comparison as table and CSV, and the page.
+    """Write the comparison as table, CSV and page.
 
     Inputs: ``psi_table``, ``bucket_scores``, and ``published``, the papers' files. ``benchmarks``
-    are the sections that are compared, ``run_title`` what the config calls its report.
+    are the sections to compare, ``run_title`` is the title of the report in the config.
     """
     facts = published_facts(job.value("benchmarks", Mapping[str, Benchmark]))
     figures, psi = published_figures(), job.read("psi_table", PSI_TABLE)
-    found = compare(
+    found = compare_with_published(
         figures,
         psi_table=psi,
         bucket_scores=job.read("bucket_scores", BUCKET_SCORES),
@@ -274,8 +271,8 @@ def run_published(job: Job) -> None:
     made_of |= {f"published {Path(name).name}": text for name, text in sorted(files.items())}
     metrics = compared_metrics(psi, facts)
     page = render_page(
-        PAGE,
-        title="Published figures and this run's",
+        PAGE_TEMPLATE,
+        title="Published results and this run's",
         created=now(),
         made_of=made_of,
         run_title=job.value("run_title"),

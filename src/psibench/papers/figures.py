@@ -1,8 +1,8 @@
-"""The papers' tables: read, their figures one by one, and what the report's pages have of them.
+"""The papers' tables, their values one by one, and their use in the report's pages.
 
-The CSV files of ``config/published`` are the papers' tables, with the digits they give; shares are
-percentages divided by 100, and every row names its paper and table in the column ``source``.
-``tables.yaml`` beside them says what each table is about.
+The CSV files of ``config/published`` have the papers' tables with all printed digits. Shares are
+percentages divided by 100. The column ``source`` names paper and table. ``tables.yaml`` describes
+each table.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,32 +17,32 @@ from psibench.report.beside import PrintedTable, read_printed
 from psibench.tables.spec import ALL
 
 PUBLISHED = CONFIG_FOLDER / "published"
-INDEX = "tables.yaml"
+INDEX_FILE = "tables.yaml"
 
 
 def published_files() -> list[str]:
-    """List the papers' figures that stand beside one's own, and what is said of them."""
+    """Return the paths of the published tables and their descriptions."""
     return sorted(str(path) for kind in ("*.csv", "*.yaml") for path in PUBLISHED.glob(kind))
 
 
 @cache
 def read_published(name: str) -> PrintedTable:
-    """Read a table of published figures by the name of its file."""
+    """Read a published table by its file name without suffix."""
     return read_printed(PUBLISHED / f"{name}.csv")
 
 
 @cache
 def read_index() -> dict[str, Any]:
-    """Read what is said of each table, in the page's order."""
-    found: dict[str, Any] = read_yaml(PUBLISHED / INDEX)
+    """Read the descriptions of the tables, in the order of the page."""
+    found: dict[str, Any] = read_yaml(PUBLISHED / INDEX_FILE)
     return found
 
 
-# --- what the report and the page of the probes have beside a run's own
+# --- Published tables in the report and on the page of the probes
 
 
 def report_references() -> list[dict[str, Any]]:
-    """List the tables that stand in panels of the report; see `beside.read_references`."""
+    """Return the entries of tables in panels of the report; see `beside.read_references`."""
     return [
         {"table": name, **about["beside"]}
         for name, about in read_index().items()
@@ -51,15 +51,15 @@ def report_references() -> list[dict[str, Any]]:
 
 
 def figure_files(references: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List the files of `report_references`."""
+    """Return the paths of the tables of `report_references`."""
     return [str(PUBLISHED / f"{one['table']}.csv") for one in references]
 
 
 def probe_figures(benchmarks: Collection[str]) -> list[dict[str, Any]]:
-    """List the figures of probes on the data that some benchmarks stand for.
+    """Return the published values of probes on the data of some benchmarks.
 
-    Fields of `psibench.report.probes.PrintedFigure`. A benchmark stands for data if it has the id
-    that the preset of the table gives to it.
+    The fields are from `psibench.report.probes.PrintedFigure`. Benchmarks are matched by the id in
+    the preset of the table.
     """
     ids = dict(read_published("models").rows.iter_rows())
     found = []
@@ -96,9 +96,9 @@ def probe_figures(benchmarks: Collection[str]) -> list[dict[str, Any]]:
     return found
 
 
-# --- the papers' figures one by one
+# --- Published values one by one
 
-ENGLISH, EVERY = "eng-Latn", "all"  # all, in place of a language: the mean over the paper's
+ENGLISH, EVERY = "eng-Latn", "all"  # "all" as a language: the mean over the paper's languages
 SECTION_TEXTS = {
     "all": "all lengths",
     "q1": "Q1, up to 512 tokens",
@@ -118,37 +118,37 @@ DATA_TEXTS = {
     "beir-fever": "FEVER of BEIR",
     "beir-climate-fever": "Climate-FEVER of BEIR",
 }
-SEED = 42
-"""Of every model that Controlled trained (table 10)."""
+TRAINING_SEED = 42
+"""Seed of all models that Controlled trained (table 10)."""
 EVERY_MODEL = "all"
-"""In place of a model: the mean over Controlled's eight bases."""
+"""As a model: the mean over Controlled's eight base models."""
 FULL_KINDS = ("sparse", "dense")
-"""Kinds evaluated on the full subsets; the others on the tiny ones (PosQ, section 4.1)."""
-PLACE = ("panel", "model_name", "group", "column")
+"""Kinds of models evaluated on the full subsets; others use the tiny subsets (PosQ, section 4.1)."""
+CELL_COLUMNS = ("panel", "model_name", "group", "column")
 COUNTERPART = (
     *("model", "data", "query_lang", "corpus_lang", "length_bucket", "buckets", "bucket"),
     "quantity",
 )
-_TEXTS = ("spec", "paper", "table", *PLACE, *COUNTERPART, "caveat")
+_TEXTS = ("spec", "paper", "table", *CELL_COLUMNS, *COUNTERPART, "caveat")
 _NUMBERS = ("scale", "decimals", "n_published")
-FIGURES: dict[str, Any] = dict.fromkeys(_TEXTS, pl.String) | {"published": pl.Float64}
-FIGURES |= dict.fromkeys(_NUMBERS, pl.Int64)
-"""Columns of a published figure: its file, place in the table as shown (`PLACE`; model_name as
-printed), what a counterpart has to share (`COUNTERPART`; data as in `published_facts`, empty: not
-measured here), what the paper leaves open, the value in [0, 1], which is printed times scale with
-so many decimals, and the queries of the paper's data, null if it does not say."""
+PUBLISHED_SCHEMA: dict[str, Any] = dict.fromkeys(_TEXTS, pl.String) | {"published": pl.Float64}
+PUBLISHED_SCHEMA |= dict.fromkeys(_NUMBERS, pl.Int64)
+"""Columns of a published value: its file (``spec``); its cell in the table (`CELL_COLUMNS`, with
+``model_name`` as printed); the keys of its counterpart in a run (`COUNTERPART`, with ``data`` as in
+`published_facts`, empty if not measured here); ``caveat``, open questions of the paper; the value
+in [0, 1], printed times ``scale`` with ``decimals``; and the paper's number of queries, or null."""
 
 
 @cache
 def published_figures() -> pl.DataFrame:
-    """Return the retrieval scores of the papers' tables, in their order, in columns `FIGURES`.
+    """Return the retrieval scores of the papers' tables, with columns of `PUBLISHED_SCHEMA`.
 
-    A figure that a paper leaves out (a dash) has no row.
+    Keeps the order of the tables. A missing value (a dash) has no row.
     """
     ids = dict(read_published("models").rows.iter_rows())
     sizes = read_published("posir_table4").rows.select("language", "n_queries")
     n_queries = dict(sizes.iter_rows())
-    # English and Chinese queries search no corpus of another language
+    # English and Chinese queries only search their language
     n_queries["crossed"] = n_queries[EVERY] - n_queries[ENGLISH] - n_queries["cmn-Hans"]
     found = []
     for name, about in read_index().items():
@@ -166,61 +166,61 @@ def published_figures() -> pl.DataFrame:
                         continue
                     scale, decimals = units[column]
                     unit = {"published": row[column] / scale, "scale": scale, "decimals": decimals}
-                    asked = row.get("language") or about["language"]
-                    figure = _figure(row, part, column, label, asked, n_queries)
-                    found.append(known | unit | figure)
-    return pl.DataFrame(found, schema=FIGURES, orient="row")
+                    language = row.get("language") or about["language"]
+                    cell = _cell(row, part, column, label, language, n_queries)
+                    found.append(known | unit | cell)
+    return pl.DataFrame(found, schema=PUBLISHED_SCHEMA, orient="row")
 
 
 def _trained(row: Mapping[str, Any]) -> str:
-    """Return what stands behind the id of a base that was trained; nothing of a model as it is."""
-    return f"-{row['training']}-s{SEED}" if "training" in row else ""
+    """Return the id suffix of a trained base model; an empty text for other models."""
+    return f"-{row['training']}-s{TRAINING_SEED}" if "training" in row else ""
 
 
 def _unit(table: PrintedTable, column: str) -> tuple[int, int]:
-    """Return the unit of a column, percent (100) or 1, and its decimals as printed."""
+    """Return the scale of a column, 100 (percent) or 1, and its printed decimals."""
     largest = table.rows[column].cast(pl.Float64).max()
     digits = [text.partition(".")[2] for text in table.texts[column]]
     return 100 if isinstance(largest, float) and largest > 1 else 1, max(map(len, digits))
 
 
-def _figure(
+def _cell(
     row: Mapping[str, Any],
     part: Mapping[str, Any],
     column: str,
     label: str,
-    asked: str,
+    language: str,
     n_queries: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return the place of a figure on the page, and what its counterpart has to share."""
+    """Return the cell of a value on the page, and the keys of its counterpart in a run."""
     section = row.get("section") or (column if column in SECTION_TEXTS else "all")
     is_crossed = row.get("setting") == "cross-lingual"
     shared = {
         "panel": part.get("panel", ""),
-        "group": part.get("group", asked),
+        "group": part.get("group", language),
         "column": row.get("training", label),
         "data": part.get("data", ""),
-        "query_lang": asked,
-        "corpus_lang": ENGLISH if is_crossed else asked,
+        "query_lang": language,
+        "corpus_lang": ENGLISH if is_crossed else language,
         "length_bucket": ALL if section == "all" else section.upper(),
         "buckets": part.get("buckets", ""),
         "bucket": label if part["quantity"] == "bucket_mean" else "",
         "quantity": part["quantity"],
         "caveat": part.get("caveat", ""),
     }
-    if "dataset" in row:  # BEIR; its mean over the datasets is no benchmark's
-        of = row["dataset"]
-        data = "" if of == ALL else f"beir-{of.lower()}"
-        return shared | {"panel": of if "model" in row else "", "data": data}
+    if "dataset" in row:  # BEIR; the mean over datasets has no benchmark
+        dataset = row["dataset"]
+        data = "" if dataset == ALL else f"beir-{dataset.lower()}"
+        return shared | {"panel": dataset if "model" in row else "", "data": data}
     if "training" in row:
         return shared
     if "kind" in row:
         size = "full" if row["kind"] in FULL_KINDS else "tiny"
         return shared | {"n_published": part["queries"][size]}
-    # PosIR's nDCG@10 is over queries for all lengths, over bin means within a length bucket
+    # PosIR's nDCG@10 averages queries over all lengths, and bin means within a length bucket.
     if part["quantity"] == "mean" and section != "all":
         shared["quantity"] = "mean_of_buckets"
     parts = [row["setting"].capitalize()] if "setting" in row else []
     parts += [SECTION_TEXTS[section]] if "section" in row else []
-    whole = "crossed" if is_crossed and asked == EVERY else asked
+    whole = "crossed" if is_crossed and language == EVERY else language
     return shared | {"panel": ", ".join(parts), "n_published": n_queries[whole]}

@@ -1,6 +1,6 @@
-"""Figures from elsewhere beside a run's own: tables as they were printed, and grids of both.
+"""Published tables next to a run's results, and grids with the values of both.
 
-What is compared is data: which panel of a page a table belongs to, and for which recipes.
+``tables.yaml`` declares which panel of a page shows a published table, and for which recipes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from psibench.report.views import Row
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """A printed table: its rows, the same as text with all printed digits, and its source."""
+    """A printed table: its rows, the same rows as text with all printed digits, and its source."""
 
     rows: pl.DataFrame
     texts: pl.DataFrame
@@ -24,13 +24,13 @@ class PrintedTable:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Paper and table."""
+        """Names of paper and table."""
         paper, _, table = self.source.split(":")[0].partition(", ")
         return paper, table
 
 
 def read_printed(path: str | Path) -> PrintedTable:
-    """Read a CSV file of printed figures, whose column ``source`` names paper and table."""
+    """Read a CSV file of printed values; its column ``source`` names paper and table."""
     rows = pl.read_csv(path, infer_schema_length=None)
     texts = pl.read_csv(path, infer_schema=False).fill_null("")
     sources = "; ".join(rows["source"].unique(maintain_order=True))
@@ -39,11 +39,11 @@ def read_printed(path: str | Path) -> PrintedTable:
 
 @dataclass(frozen=True)
 class Reference:
-    """A printed table beside a panel of the report.
+    """A printed table for comparison in a panel of the report.
 
-    ``recipes``: recipe of a benchmark -> beginning of the columns that are about it; empty: it is
-    beside every benchmark's. ``languages``: language, ISO 639-3 -> column, where the table has
-    one for each.
+    ``recipes`` maps a benchmark's recipe to the prefix of its columns; if empty, the table applies
+    to every benchmark. ``languages`` maps a language (ISO 639-3) to its column, if there is one
+    column per language.
     """
 
     panel: str
@@ -55,10 +55,10 @@ class Reference:
 def read_references(
     entries: Sequence[Mapping[str, Any]], files: Iterable[str | Path]
 ) -> list[Reference]:
-    """Read the tables that entries name.
+    """Read the printed tables of some entries.
 
-    Of an entry: panel, table (its file's name without suffix) and, where they apply, recipes and
-    languages; see `Reference`. ``files`` are the paths of the tables.
+    An entry has ``panel``, ``table`` (file name without suffix), and optionally ``recipes`` and
+    ``languages``; see `Reference`. ``files`` are the paths of the tables.
     """
     paths = {Path(path).stem: path for path in files}
     return [
@@ -73,17 +73,17 @@ def read_references(
 
 
 def beside_panel(references: Iterable[Reference], panel: str, recipe: str) -> list[Reference]:
-    """List the references of a panel for a benchmark of a recipe."""
+    """Return the references of a panel that apply to a recipe."""
     return [
         one for one in references if one.panel == panel and recipe in (one.recipes or (recipe,))
     ]
 
 
-# --- grids: a printed table with a run's figures beneath each model
+# --- Grids: a printed table with a run's values below each model
 
 
 def inside() -> pl.Expr:
-    """Whether a published figure lies in the own one's interval, granting it its rounding."""
+    """Whether a published value, within its rounding, lies in the interval of the run's value."""
     half = 0.5 / (pl.col("scale") * 10.0 ** pl.col("decimals")) + 1e-9
     published = pl.col("published")
     low, high = (pl.col(name).cast(pl.Float64) for name in ("low", "high"))
@@ -91,12 +91,12 @@ def inside() -> pl.Expr:
 
 
 def grid(name: str, printed: pl.DataFrame, measured: pl.DataFrame) -> Table:
-    """Return a paper's grid with a run's rows beneath each model, starred outside the interval."""
+    """Return a paper's grid with the run's rows below each model; ``*``: outside the interval."""
     star = pl.when(pl.col("inside").eq_missing(False)).then(pl.lit("*")).otherwise(pl.lit(""))
     texts = {"the paper": printed.with_columns(text=printed_text("published"))}
     for (benchmark,), mine in measured.group_by("benchmark", maintain_order=True):
-        told = pl.format("{}\n{}{}", printed_text("own"), printed_text("difference", "+"), star)
-        texts[f"run here: {benchmark}"] = mine.with_columns(text=told)
+        cell = pl.format("{}\n{}{}", printed_text("own"), printed_text("difference", "+"), star)
+        texts[f"run here: {benchmark}"] = mine.with_columns(text=cell)
     models = printed.select(Model="model_name").unique(maintain_order=True).with_row_index()
     cells = pl.concat(
         rows.select(
@@ -118,12 +118,12 @@ def grid(name: str, printed: pl.DataFrame, measured: pl.DataFrame) -> Table:
 
 
 def printed_text(name: str, sign: str = "") -> pl.Expr:
-    """Print a column of values in [0, 1] as the paper's table does, with a true minus."""
+    """Format a column of values in [0, 1] like the paper's table, with a true minus sign."""
 
-    def text(row: Row) -> str:
+    def cell_text(row: Row) -> str:
         digits = row["decimals"]
         scaled = round(row[name] * row["scale"], digits)
-        said = f"{scaled:{sign}.{digits}f}" if scaled else f"{0:.{digits}f}"
-        return said.replace("-", "\N{MINUS SIGN}")
+        text = f"{scaled:{sign}.{digits}f}" if scaled else f"{0:.{digits}f}"
+        return text.replace("-", "\N{MINUS SIGN}")
 
-    return pl.struct(name, "scale", "decimals").map_elements(text, pl.String)
+    return pl.struct(name, "scale", "decimals").map_elements(cell_text, pl.String)

@@ -1,11 +1,11 @@
-"""Some queries with the text around their evidence, so that a reader sees whether spans fit."""
+"""Some queries with the text around their evidence, so that a reader can check the spans."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from psibench.metrics.query_scores import PAGE, SEVERAL_SPANS
+from psibench.metrics.query_scores import PAGE_COLUMN, SEVERAL_SPANS
 from psibench.report.wording import count, cut
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.job import DomainJob, Job
@@ -13,24 +13,25 @@ from psibench.tables.schemas import CORPUS, QUERIES
 from psibench.text.languages import english_name, html_lang
 
 N_EXAMPLES = 3
-EXTRA_COLUMNS = (TRANSLATED_LENGTH, SEVERAL_SPANS, PAGE)
-"""Columns that only translated queries, several spans and files with pages have."""
+EXTRA_COLUMNS = (TRANSLATED_LENGTH, SEVERAL_SPANS, PAGE_COLUMN)
+"""Optional columns: for translated queries, several spans, and files with pages."""
 CONTEXT, LONGEST = 200, 500
-"""Characters shown before and after the evidence, and of it: of longer one its two ends."""
+"""Most characters around the evidence, and of the evidence; longer evidence shows both ends."""
 
 
 Example = dict[str, Any]
-"""A query and the text around its evidence, which is empty where it is not known: see `example`."""
+"""A query and the text around its evidence (empty if unknown), see `example`."""
 
 
 def read_examples(job: Job) -> dict[str, list[dict[str, Any]]]:
-    """Read three queries per language and the documents that hold their evidence.
+    """Read three queries per language and the documents with their evidence.
 
-    The value ``examples`` of the job is plain data as `psibench.plan.summaries.example_files` gives
-    them, one domain per language. Ids are read first, then the rows needed.
+    The value ``examples`` of the job comes from `psibench.plan.summaries.example_files`, with one
+    domain per language.
 
-    Returns by benchmark a group for each language in the order given: its ``name``, ``language``,
-    the ``tag`` that HTML has for it, and ``examples``. Raises InputError if a table cannot be read.
+    Returns a group per language, by benchmark, in the order of the value: its ``name``,
+    ``language``, HTML language ``tag``, and ``examples``. Raises InputError if a table cannot be
+    read.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for one in job.value("examples", list[dict[str, str]]):
@@ -43,7 +44,7 @@ def read_examples(job: Job) -> dict[str, list[dict[str, Any]]]:
 
 
 def _read(domain: DomainJob) -> list[Example]:
-    """Read the queries with the smallest hash: the same in every run and every language."""
+    """Read the queries with the smallest hash, which are the same in every run and language."""
     every = domain.columns("queries", QUERIES, ["_id"])["_id"]
     hashed = sorted(every, key=lambda name: hashlib.blake2b(name.encode(), digest_size=8).digest())
     ids, names = hashed[:N_EXAMPLES], QUERIES.column_names
@@ -58,11 +59,10 @@ def _read(domain: DomainJob) -> list[Example]:
 
 
 def example(row: Mapping[str, Any], text: str, *, domain: str) -> Example:
-    """Describe one query: domain, query_id, query, text before, evidence and after, and a fact.
+    """Return domain, query_id, query, text before, evidence, text after, and a fact of a query.
 
-    ``row`` is a QUERIES row; a translated query's may have the columns of ``EXTRA_COLUMNS``.
-    ``text`` is its positive. The span is taken to be of this text unless the row tells of a
-    translation, or the text has another length than the row says.
+    ``row`` is a QUERIES row, maybe with `EXTRA_COLUMNS`; ``text`` is its positive. The span is
+    marked in this text unless the row is a translation or has another text length.
     """
     is_original = row.get(TRANSLATED_LENGTH) is None and row["pos_char_length"] == len(text)
     spans: Any = [row["pos_char_span"]] if row["pos_char_span"] else row.get(SEVERAL_SPANS) or []
@@ -70,7 +70,7 @@ def example(row: Mapping[str, Any], text: str, *, domain: str) -> Example:
     start, end = marked or (0, 0)
     if marked:
         fact = f"characters {count(start)} to {count(end)} of {count(len(text))}"
-        fact += f", page {row[PAGE]}" if row.get(PAGE) else ""
+        fact += f", page {row[PAGE_COLUMN]}" if row.get(PAGE_COLUMN) else ""
         fact += f", the first of {len(spans)} spans" if len(spans) > 1 else ""
     elif spans:
         fact = "marked in the original only"
@@ -81,7 +81,7 @@ def example(row: Mapping[str, Any], text: str, *, domain: str) -> Example:
 
 
 def excerpt(text: str, start: int, end: int) -> dict[str, str]:
-    """Return the text before a span (characters), the span and the text after it, cut if long."""
+    """Return the text before a span (characters), the span, and the text after it, shortened."""
     before, evidence = text[max(0, start - CONTEXT) : start], text[start:end]
     if len(evidence) > LONGEST:
         half = LONGEST // 2

@@ -1,4 +1,4 @@
-"""How generated queries came about, what the filters left of them, and counts beside it."""
+"""Tables of the report on generated queries, their filters, and published counts."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,15 +30,15 @@ from psibench.tables.schemas import ATTRITION, QUERIES
 from psibench.tables.spec import ALL, TableSpec
 from psibench.text.segments import POSITIONS
 
-TABLES: Mapping[str, tuple[TableSpec, tuple[str, ...]]] = {
+FILTER_TABLES: Mapping[str, tuple[TableSpec, tuple[str, ...]]] = {
     "margin_table": (MARGIN_TABLE, ("condition", "threshold")),
     "cell_table": (CELL_TABLE, ("condition", "threshold", "length_bin")),
     "audit_table": (AUDIT_TABLE, ("stratum", "low", "high")),
     "judgements": (JUDGEMENTS, ()),
 }
-"""What is shown of verification, and the columns that name what a row counts, over domains."""
+"""Tables of verification, and their key columns for counts over domains."""
 
-# --- from documents to queries, and what a language model took for it
+# --- From documents to queries, and requests to language models
 
 
 def read_generation(
@@ -47,10 +47,11 @@ def read_generation(
     usage: Mapping[str, str],
     attrition: Mapping[str, str],
 ) -> dict[str, pl.DataFrame]:
-    """Read how queries came about: ``flow`` and ``usage`` rows of all benchmarks and languages.
+    """Read the ``flow`` and ``usage`` rows of all benchmarks and languages.
 
-    Both have benchmark, language and domain in front (`all`: its domains' counts added up). FLOW
-    rows get ``reasons``, what was dropped for each. The paths are each benchmark's ledger.
+    Both begin with benchmark, language and domain (``all``: the sum over domains). FLOW rows get a
+    column ``reasons`` with the number of dropped items per reason. The arguments are the paths by
+    benchmark.
     """
     flows = _ledger(flow, FLOW, ("stage", "unit"))
     used = _ledger(usage, LLM_USAGE, ("stage", "llm", "model", "backend", "prompt_hash"))
@@ -67,7 +68,7 @@ def read_generation(
 
 
 def _ledger(paths: Mapping[str, str], spec: TableSpec, keys: Sequence[str]) -> pl.DataFrame:
-    """Read a table of each benchmark's ledger, the counts of a language's domains added up."""
+    """Read a ledger table of each benchmark; sum the counts over the domains of a language."""
     every = pl.concat(
         read_table(path, by_place(spec)).select(pl.lit(benchmark).alias("benchmark"), pl.all())
         for benchmark, path in paths.items()
@@ -79,7 +80,7 @@ def _ledger(paths: Mapping[str, str], spec: TableSpec, keys: Sequence[str]) -> p
 
 
 def _of_language(paths: Sequence[str], spec: TableSpec, language: str) -> pl.DataFrame:
-    """Read tables of one sort; of one language, over its domains."""
+    """Read tables of one spec, and return the rows of a language over its domains."""
     rows = pl.concat((read_table(path, spec) for path in paths), how="diagonal")
     if "language" in rows.columns:
         rows = rows.filter(language=language)
@@ -87,10 +88,9 @@ def _of_language(paths: Sequence[str], spec: TableSpec, language: str) -> pl.Dat
 
 
 def _pooled(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Add up the counts of rows that are alike in columns; without such rows stay as they are.
+    """Sum the counts of rows with equal keys; without keys return the rows unchanged.
 
-    Rates of an audit are weighted by their queries, and have their intervals anew. What else
-    follows from counts (shares, budgets) is worked out where it is shown.
+    Rates of an audit are weighted by their queries, and their intervals are computed again.
     """
     if not keys:
         return rows
@@ -110,7 +110,7 @@ def _pooled(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[Table]:
-    """Return a benchmark's tables: items by stage; if any were asked, requests and tokens."""
+    """Return a benchmark's tables of items by stage, and of requests to language models."""
     tables = []
     place = ("language", "domain", "stage")
     if "flow" in made and (flow := made["flow"].filter(benchmark=benchmark)).height:
@@ -125,34 +125,33 @@ def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[
     return tables
 
 
-# --- verification: its tables, read and put together
+# --- Verification
 
-Facts = Mapping[str, Any]
-"""One language of one benchmark whose candidates were verified: its benchmark, language and domain,
-its ``flow``, those of `TABLES` that it has, and ``shift``, POSITION_SHIFT rows, by name."""
+FilterFacts = Mapping[str, Any]
+"""Values by name for one language of a benchmark with verified candidates: ``benchmark``,
+``language``, ``domain``, ``flow``, ``shift`` (POSITION_SHIFT rows), and tables of `FILTER_TABLES`."""
 
 
 def read_verification(
     files: Sequence[Mapping[str, Any]], *, flow: pl.DataFrame, attrition: Mapping[str, str]
-) -> list[Facts]:
-    """Read what verification left of the candidates, language by language.
+) -> list[FilterFacts]:
+    """Read the tables of verification, per benchmark and language.
 
     Parameters
     ----------
     files
-        Plain data, one mapping per language of a generated benchmark, as
-        `psibench.plan.summaries.verification_files` gives them: ``benchmark``, ``lang`` and
-        ``domains`` name it; ``queries`` (of the benchmark, not of a view) and those of `TABLES`
-        that it has, each with a list of paths.
+        One mapping per language of a generated benchmark, from
+        `psibench.plan.summaries.verification_files`: ``benchmark``, ``lang``, ``domains``, and lists
+        of paths for ``queries`` (of the benchmark, not of a view) and tables of `FILTER_TABLES`.
     flow, attrition
-        As of `read_generation`; benchmarks without are left out.
+        As in `read_generation`; other benchmarks are left out.
 
     Raises
     ------
     InputError
-        If a table cannot be read, or ledger and queries do not add up.
+        If a table cannot be read, or the counts of ledger and queries disagree.
     """
-    found: list[Facts] = []
+    found: list[FilterFacts] = []
     for one in files:
         name, language, domains = one["benchmark"], one["lang"], one["domains"]
         if name not in attrition:
@@ -161,18 +160,18 @@ def read_verification(
         dropped = read_table(attrition[name], ATTRITION).filter(language=language)
         facts: dict[str, Any] = {"benchmark": name, "language": language, "flow": steps}
         facts["domain"] = domains[0] if len(domains) == 1 else ALL
-        for table, (spec, keys) in TABLES.items():
+        for table, (spec, keys) in FILTER_TABLES.items():
             if table in one:
                 facts[table] = _pooled(_of_language(one[table], spec, language), keys)
-        asked = _of_language(one["queries"], QUERIES, language)
-        found.append(facts | {"shift": position_shift(steps, dropped, asked)})
+        queries = _of_language(one["queries"], QUERIES, language)
+        found.append(facts | {"shift": position_shift(steps, dropped, queries)})
     return found
 
 
 def verification_tables(
-    facts: Sequence[Facts], info: BenchmarkInfo, references: Sequence[Reference] = ()
+    facts: Sequence[FilterFacts], info: BenchmarkInfo, references: Sequence[Reference] = ()
 ) -> list[Table]:
-    """Return a benchmark's tables of verification, in page order; none without facts."""
+    """Return a benchmark's tables of verification in page order."""
     mine = [fact for fact in facts if fact["benchmark"] == info.id]
     found = []
     for fact in mine:
@@ -181,24 +180,24 @@ def verification_tables(
     return found
 
 
-def _tables(fact: Facts, info: BenchmarkInfo, references: Sequence[Reference]) -> Iterator[Table]:
+def _tables(fact: FilterFacts, info: BenchmarkInfo, references: Sequence[Reference]) -> Iterator[Table]:
     stages, margins, cells, audits = (
         beside_panel(references, panel, info.recipe)
         for panel in ("stages", "margins", "cells", "audit")
     )
     if stages:
         yield stage_table(fact, stages)
-    yield from shift_table(fact["shift"])
+    yield from shift_page_tables(fact["shift"])
     if "margin_table" in fact:
         yield margin_table(fact["margin_table"], margins)
     if "cell_table" in fact:
         cut, unit = info.margin_threshold, info.length_unit
         yield from cell_table(fact["cell_table"], cells, threshold=cut, unit=unit)
     if "audit_table" in fact:
-        yield audit_table(fact["audit_table"], audits)
+        yield audit_page_table(fact["audit_table"], audits)
 
 
-# --- counts beside those of references
+# --- Counts compared with published counts
 
 
 def _beside(
@@ -211,10 +210,10 @@ def _beside(
     our_cells: Columns | None = None,
     start: str = "ours",
 ) -> Table:
-    """Return a run's rows with those of references beside them, joined on columns.
+    """Return a table of a run's rows joined with the rows of references.
 
-    ``cells`` are the columns of one side, whose names begin with its argument; ``our_cells`` take
-    their place for the run. ``start`` is the side, ours or theirs, whose rows there are.
+    ``cells`` returns the columns of one side, whose names begin with its argument; ``our_cells``
+    replace them for the run. ``start``: the side that decides the rows, ours or theirs.
     """
     rows, sides = ours, {"this run": our_cells or cells("")}
     how: Any = {"ours": "left", "theirs": "right"}[start]
@@ -231,7 +230,7 @@ def _beside(
 
 
 def _kept(side: str, share: pl.Expr) -> Columns:
-    """Return what is kept, with its share, and at each position with its share of them."""
+    """Return columns of kept items with their share, and per position with the share of all."""
     total = pl.sum_horizontal(f"{side}n_{p}" for p in POSITIONS)
     cells: Columns = {"kept": pl.struct(f"{side}n", share=share)}
     positions = {p: pl.col(f"{side}n_{p}") for p in POSITIONS}
@@ -241,8 +240,8 @@ def _kept(side: str, share: pl.Expr) -> Columns:
     }
 
 
-def stage_table(fact: Facts, references: Sequence[Reference]) -> Table:
-    """Return the stages that references count, with the run's counts of the same ones."""
+def stage_table(fact: FilterFacts, references: Sequence[Reference]) -> Table:
+    """Return the stages in the references, with the run's counts of the same stages."""
     ours = fact["flow"].select("stage", "unit", n="kept")
     if "judgements" in fact:
         pairs = fact["judgements"].select("query_id", "doc_id", "is_false_negative").unique()
@@ -267,9 +266,9 @@ def stage_table(fact: Facts, references: Sequence[Reference]) -> Table:
 
 
 def margin_table(table: pl.DataFrame, references: Sequence[Reference] = ()) -> Table:
-    """Return queries kept by threshold and position, as in Controlled's Table 6.
+    """Return kept queries by threshold and position, like Controlled's Table 6.
 
-    ``table`` holds MARGIN_TABLE rows. Below another lowest threshold other queries failed.
+    ``table`` has MARGIN_TABLE rows. The lowest threshold decides which queries failed.
     """
 
     def cells(side: str) -> Columns:
@@ -296,10 +295,11 @@ def cell_table(
     threshold: float | None,
     unit: str,
 ) -> list[Table]:
-    """Return the pool of one threshold by length bin and position, as in Controlled's Table 8.
+    """Return the pool of one threshold by length bin and position, like Controlled's Table 8.
 
-    ``table`` holds CELL_TABLE rows; without a pool there is no table. ``threshold`` is that of the
-    run; None, or one the table does not have, takes the highest. ``unit`` is what the bins count.
+    ``table`` has CELL_TABLE rows; without a pool the result is empty. ``threshold`` is the run's
+    threshold; None, or a threshold that the table lacks, selects the highest. ``unit`` is the unit
+    of the bins.
     """
     pools = table.filter(pl.col("threshold").is_not_null())
     if pools.is_empty():
@@ -320,11 +320,10 @@ def cell_table(
     return [_beside(title, mine, references, on, cells)]
 
 
-def audit_table(table: pl.DataFrame, references: Sequence[Reference] = ()) -> Table:
-    """Return the audit by stratum of the margin, as in Controlled's Table 7.
+def audit_page_table(table: pl.DataFrame, references: Sequence[Reference] = ()) -> Table:
+    """Return the audit by stratum of the margin, like Controlled's Table 7.
 
-    ``table`` holds AUDIT_TABLE rows. The stratum without a margin is left out where nothing of it
-    was audited.
+    ``table`` has AUDIT_TABLE rows. The stratum without a margin is left out if it is empty.
     """
     ours: Columns = {"queries": "n", "not usable": "n_unusable"}
     ours |= {name.replace("_", " "): with_ends(name) for name in RATES}
@@ -339,15 +338,15 @@ def audit_table(table: pl.DataFrame, references: Sequence[Reference] = ()) -> Ta
     )
 
 
-# --- does a filter itself shift where the evidence is?
+# --- Shifts of evidence positions by filters
 
-SHIFT_TITLE = "Do the filters shift where the evidence is?"
+SHIFT_TITLE = "Do the filters shift the position of the evidence?"
 
 
-def shift_table(shift: pl.DataFrame) -> list[Table]:
+def shift_page_tables(shift: pl.DataFrame) -> list[Table]:
     """Return the share of each position before and after every stage, and its test.
 
-    ``shift`` are POSITION_SHIFT rows. Nothing where no stage has items with a position.
+    ``shift`` has POSITION_SHIFT rows. The result is empty if no stage has items with a position.
     """
     wide = shift.pivot(
         "target_position",

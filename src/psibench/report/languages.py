@@ -1,4 +1,4 @@
-"""Languages and domains: what a benchmark holds of each, and how good its translations are."""
+"""Blocks of the report on languages and domains: sizes, PSI by pair, quality of translations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,15 +12,15 @@ from psibench.metrics.statistics import QUERY_TYPE_PREFIX
 from psibench.report.beside import Reference, beside_panel
 from psibench.report.plots import as_image, draw_heat_map
 from psibench.report.tables import (
-    PageBlock,
     Columns,
     FigureView,
     Form,
+    PageBlock,
     Panel,
     Table,
     table_of,
 )
-from psibench.report.views import PAIR, BenchmarkInfo, leading_rows
+from psibench.report.views import PAIR_COLUMN, BenchmarkInfo, leading_rows
 from psibench.report.wording import STATISTIC_TEXTS, count, percent
 from psibench.tables.build_schemas import (
     TRANSLATION_AGREEMENT,
@@ -39,13 +39,13 @@ LANGUAGE_SPECS: Mapping[str, TableSpec] = {
     "translators": TRANSLATOR_QUALITY,
 }
 LanguageTables = Mapping[str, pl.DataFrame]
-"""Rows of those tables of `LANGUAGE_SPECS` that a benchmark has, by name."""
+"""A benchmark's tables of `LANGUAGE_SPECS` by name."""
 
 
 def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTables]:
-    """Read what is known of benchmarks' languages and domains, by benchmark.
+    """Read the tables of `LANGUAGE_SPECS` by benchmark.
 
-    ``files`` are plain data as `psibench.plan.summaries.language_files` gives them.
+    ``files`` come from `psibench.plan.summaries.language_files`.
     """
     return {
         one["benchmark"]: {
@@ -55,7 +55,7 @@ def read_languages(files: Sequence[Mapping[str, Any]]) -> dict[str, LanguageTabl
     }
 
 
-# --- what a benchmark holds by language and domain, as in PosIR's Tables 4 to 6 and Figure 6
+# --- Sizes by language and domain, like PosIR's Tables 4 to 6 and Figure 6
 
 TOKENS = ("min", "q1", "median", "q3", "max", "mean")
 
@@ -68,9 +68,8 @@ def language_blocks(
 ) -> list[PageBlock]:
     """Return the tables and figures of a benchmark's languages and domains.
 
-    ``statistics`` are STATISTICS rows of any benchmarks; the order of languages and domains is
-    kept. Only what there is something to say about: no table of one language or of one domain. Of
-    several figures all but one are folded.
+    ``statistics`` has STATISTICS rows of any benchmarks, and decides the order of languages and
+    domains. A single language or domain has no table. All figures except the first are folded.
     """
     names = ["n_passages", "n_queries", "query_tokens_mean"]
     names += [f"passage_tokens_{name}" for name in TOKENS]
@@ -78,7 +77,7 @@ def language_blocks(
     place = ["language", "domain"]
     sizes = mine.pivot("statistic", on_columns=names, index=place, values="value")
     is_of_all = pl.col("domain") == ALL
-    # the pooled rows of each language, or those of its only domain
+    # the pooled row of each language, or the row of its only domain
     whole = sizes.filter(is_of_all | ~is_of_all.any().over("language"))
     parts = sizes.filter(~is_of_all)
     blocks: list[PageBlock] = [
@@ -89,11 +88,11 @@ def language_blocks(
     if parts["domain"].n_unique() > 1:
         blocks.append(_size_table("Domains", parts, "domain", whole))
         mean = pl.col("passage_tokens_mean")
-        caption = f"Mean tokens per document over those of {whole['language'][0]}, by domain."
+        caption = f"Mean tokens per document divided by {whole['language'][0]}, by domain."
         ratios = parts.select(
             "domain", "language", mean / mean.first().over("domain", order_by=pl.row_index())
         )
-        blocks += _heat_map("Length beside the first language", ratios, caption, is_folded=True)
+        blocks += _heat_map("Length relative to the first language", ratios, caption, is_folded=True)
     blocks += _query_type_table(mine, whole, beside_panel(references, "query types", info.recipe))
     if "similarity" in tables:
         figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id))
@@ -104,9 +103,9 @@ def language_blocks(
 def _sizes_beside(
     mine: pl.DataFrame, info: BenchmarkInfo, references: Sequence[Reference]
 ) -> list[PageBlock]:
-    """Return a benchmark's sizes beside those of references; nothing where there are none.
+    """Return a benchmark's sizes with published sizes; empty without references.
 
-    The column of the full or of the tiny data is taken by the benchmark's subset.
+    The benchmark's subset selects the column of the full or the tiny data.
     """
     if not references or mine.is_empty():
         return []
@@ -130,17 +129,18 @@ def _sizes_beside(
 
 
 def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) -> Table:
-    """Return documents, queries and lengths by language or domain, as PosIR's Tables 4 and 5.
+    """Return documents, queries and lengths by language or domain, like PosIR's Tables 4 and 5.
 
-    ``whole`` are the rows of all domains, whose sum is the row ``all``.
+    ``whole`` has the rows over all domains; their sum is the row ``all``.
     """
     n, queries = pl.col("n_passages"), pl.col("n_queries")
     lengths = {name: pl.col(f"passage_tokens_{name}") for name in TOKENS}
-    asked = pl.col("query_tokens_mean")
+    query_tokens = pl.col("query_tokens_mean")
     sums = {
         "n": n.sum(),
         "queries": queries.sum(),
-        "asked": (asked * queries).sum() / queries.filter(asked.is_not_null()).sum(),
+        "query_tokens": (query_tokens * queries).sum()
+        / queries.filter(query_tokens.is_not_null()).sum(),
         **{name: pl.when(pl.len() == 1).then(length.first()) for name, length in lengths.items()},
         "min": lengths["min"].min(),
         "max": lengths["max"].max(),
@@ -154,7 +154,7 @@ def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) ->
         "documents|share": pl.col("n") / total["n"][0],
         "queries|number": "queries",
         "queries|share": pl.col("queries") / total["queries"][0],
-        "tokens per query|mean": "asked",
+        "tokens per query|mean": "query_tokens",
         **{f"tokens per document|{name}": name for name in TOKENS},
     }
     if by == "language":
@@ -174,7 +174,7 @@ def _size_table(title: str, rows: pl.DataFrame, by: str, whole: pl.DataFrame) ->
 def _query_type_table(
     mine: pl.DataFrame, whole: pl.DataFrame, references: Sequence[Reference]
 ) -> list[PageBlock]:
-    """Return queries by type, as PosIR's Table 6; none without English or Chinese queries."""
+    """Return queries by type, like PosIR's Table 6; empty without English or Chinese queries."""
     named = mine.join(whole.select("language", "domain", "n_queries"), on=["language", "domain"])
     typed = named.filter(pl.col("statistic").str.starts_with(QUERY_TYPE_PREFIX)).select(
         "language",
@@ -200,7 +200,7 @@ def _query_type_table(
 
 
 def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
-    """Return a heat map of domains per model and language, as PosIR's Figure 6."""
+    """Return a heat map of domains per model and language, like PosIR's Figure 6."""
     figures = []
     for (model, language), rows in similarity.group_by("model", "language", maintain_order=True):
         cosine = pl.when(pl.col("domain_a") != pl.col("domain_b")).then("cosine")
@@ -213,25 +213,25 @@ def _similarity_figures(similarity: pl.DataFrame) -> list[FigureView]:
 def _heat_map(
     title: str, cells: pl.DataFrame, caption: str = "", *, is_folded: bool = False
 ) -> list[FigureView]:
-    """Return a heat map of row, column and value; none with fewer than two rows or columns."""
+    """Return a heat map of row, column and value; empty with fewer than two rows or columns."""
     if min(cells.select(pl.nth(0, 1).n_unique()).row(0)) < 2:
         return []
     return [FigureView(title, caption, (Panel(as_image(draw_heat_map(cells))),), is_folded)]
 
 
-# --- language pairs
+# --- Language pairs
 
 
 def pair_tables(info: BenchmarkInfo, psi_table: pl.DataFrame, *, metric: str) -> list[Table]:
-    """Return the PSI of every model on every language pair; nothing where there is one pair.
+    """Return a table of PSI by model and language pair; empty with a single pair.
 
-    ``psi_table`` may have rows of other benchmarks, too. Pairs of one language are first. Where
-    next to nothing is found, a PSI means nothing and is none.
+    ``psi_table`` may have rows of other benchmarks. Pairs within one language come first. The PSI
+    is null if almost nothing is found (flag ``at_floor``).
     """
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
     rows = leading_rows(psi_table, info, metric).filter(domain=ALL, length_bucket=ALL)
-    is_told = ~pl.col("flags").str.contains("at_floor")
-    rows = rows.with_columns(PAIR, shown=pl.when(is_told).then(pl.coalesce("psi_same", "psi")))
+    is_meaningful = ~pl.col("flags").str.contains("at_floor")
+    rows = rows.with_columns(PAIR_COLUMN, shown=pl.when(is_meaningful).then(pl.coalesce("psi_same", "psi")))
     ordered = rows.sort(is_crossed, maintain_order=True)
     pairs = ordered["pair"].unique(maintain_order=True).to_list()
     if len(pairs) < 2:
@@ -240,20 +240,20 @@ def pair_tables(info: BenchmarkInfo, psi_table: pl.DataFrame, *, metric: str) ->
     return [table_of(f"PSI of {metric} by language pair", wide, n_names=1)]
 
 
-# --- how good translations are
+# --- Quality of translations
 
 FAMILIES = {
     **{"ara": "Semitic", "deu": "Germanic", "kor": "Koreanic", "rus": "Slavic"},
     **dict.fromkeys(("fra", "ita", "por", "spa"), "Romance"),
 }
-"""Family of a language by the first part of its name, those that PosIR was translated to."""
+"""Family of a language by ISO 639-3 code, for the languages of PosIR's translations."""
 EVERY_LANGUAGE = pl.col("language").replace(ALL, "all languages")
 GRADED = (*DIMENSIONS, OVERALL)
 GRADE: Form = "{:.2f}".format
 
 
 def quality_blocks(tables: LanguageTables, references: Sequence[Reference] = ()) -> list[PageBlock]:
-    """Return the tables and heat maps of a benchmark's translations; none without grades."""
+    """Return the tables and heat maps of a benchmark's translations; empty without grades."""
     quality = tables.get("quality")
     if quality is None or quality.is_empty():
         return []
@@ -266,7 +266,7 @@ def quality_blocks(tables: LanguageTables, references: Sequence[Reference] = ())
 
 
 def _graded(whole: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Return documents graded and not, and the mean of every dimension, a row per key."""
+    """Return the numbers of graded and other documents, and the mean per dimension, by key."""
     sizes = whole.filter(dimension=OVERALL).select(
         *keys, **{"documents|graded": "n", "documents|not graded": "n_unjudged"}
     )
@@ -279,7 +279,7 @@ def _graded(whole: pl.DataFrame, *keys: str) -> pl.DataFrame:
 
 
 def _quality_table(quality: pl.DataFrame) -> Table:
-    """Return a row per language: mean of every dimension, and the overall one by length."""
+    """Return a table of mean grades per language and dimension, and overall grades by length."""
     whole = quality.filter(domain=ALL)
     graded = _graded(whole.filter(length_bin=ALL), "language")
     overall = whole.filter(dimension=OVERALL).select("language", "length_bin", "mean")
@@ -295,9 +295,10 @@ def _quality_table(quality: pl.DataFrame) -> Table:
 
 
 def _translator_blocks(translators: pl.DataFrame) -> list[PageBlock]:
-    """Return the translators side by side by language, as PosIR's Table 7, and its Figure 7.
+    """Return the grades of translators by language, like PosIR's Table 7, and a heat map.
 
-    The figure is the overall grade by translator and language family, the mean of its languages.
+    The heat map has the overall grade by translator and language family, the mean over the
+    languages of the family, like PosIR's Figure 7.
     """
     whole = translators.filter(domain=ALL, length_bin=ALL)
     placed = whole.with_row_index("place")
@@ -317,10 +318,10 @@ def _translator_blocks(translators: pl.DataFrame) -> list[PageBlock]:
 
 
 def _agreement_blocks(agreement: pl.DataFrame, references: Sequence[Reference]) -> list[PageBlock]:
-    """Return how grades by people and by the language model agree, references beside it.
+    """Return the agreement of grades by people and by the language model, and a heat map.
 
-    These stand beside the same dimensions of all languages. Then the mean grades of both by
-    language and dimension, as PosIR's Figure 8 draws them.
+    Published values are joined to the rows of all languages. The heat map has the mean grades of
+    both by language and dimension, like PosIR's Figure 8.
     """
     is_whole = pl.col("language") == ALL
     rows = agreement.with_columns(beside=pl.when(is_whole).then("dimension"))

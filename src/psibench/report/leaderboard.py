@@ -28,7 +28,7 @@ from psibench.report.verdict import (
     label_of,
     shown_psis,
 )
-from psibench.report.views import PAIR, headline_metric, simulation_note
+from psibench.report.views import PAIR_COLUMN, headline_metric, simulation_note
 from psibench.report.wording import SCHEME_TEXTS
 from psibench.tables import read_provenance, read_table
 from psibench.tables.io import read_any_table
@@ -123,7 +123,7 @@ def all_rows(runs: Sequence[Run]) -> pl.DataFrame:
     """
     found = [run.rows() for run in runs]
     rows = pl.concat(found, how="diagonal_relaxed").with_row_index("place")
-    pair = PAIR.replace("und", "no language named").alias("pair")
+    pair = PAIR_COLUMN.replace("und", "no language named").alias("pair")
     is_twice = pl.len().over(*ASKED, "model") > 1
     n_asked, is_crossed = pl.col("n_asked"), pl.col("query_lang") != pl.col("corpus_lang")
     order = [

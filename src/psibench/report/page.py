@@ -1,7 +1,7 @@
-"""Stage ``report``: one HTML file over the result tables that needs nothing else to be read.
+"""Stage ``report``: one self-contained HTML file of the result tables.
 
-Data is read once, each part of the page is made of it (`scores`, `languages`, `filters`,
-`examples`), and ``templates/report.html`` puts the parts together.
+The stage reads the data once; `scores`, `languages`, `filters` and `examples` build the sections
+of the page, and ``templates/report.html`` combines them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from psibench.metrics.statistics import DOMAIN_STATISTICS, QUERY_TYPE_PREFIX, ST
 from psibench.report.beside import Reference, beside_panel, read_references
 from psibench.report.examples import read_examples
 from psibench.report.filters import (
-    Facts,
+    FilterFacts,
     generation_tables,
     read_generation,
     read_verification,
@@ -37,7 +37,7 @@ from psibench.report.languages import (
 )
 from psibench.report.plots import as_image, draw_histogram
 from psibench.report.scores import Scored, score_context
-from psibench.report.tables import PageBlock, FigureView, Panel, Table, render_page, table_of
+from psibench.report.tables import FigureView, PageBlock, Panel, Table, render_page, table_of
 from psibench.report.training import training_figures
 from psibench.report.views import BenchmarkInfo, ModelInfo, simulation_note
 from psibench.report.wording import STATISTIC_TEXTS, count
@@ -62,9 +62,9 @@ from psibench.train.results import TRAINING_TABLE
 STATISTICS_TABLES = {
     "": "Sizes",
     "bucket:": "Queries per bucket",
-    START_PREFIX: "Where evidence begins: mean of start over length, and shares by third",
+    START_PREFIX: "Start of the evidence: mean of start / length, and shares by third",
 }
-"""Prefix of names of statistics -> title of the table of those that have it."""
+"""Title of a statistics table, by the prefix of its statistics' names."""
 UNIT_TEXTS = {
     "start_char": "start of the evidence, characters",
     "relative": "middle of the evidence / length of the passage",
@@ -73,26 +73,22 @@ UNIT_TEXTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInput(Scored):
-    """All that is shown on one page: scores, and what is told of the data.
+    """The content of the page: scores, and descriptions of the data.
 
-    The frames follow their schemas; each may have no rows. The order of ``benchmarks`` and
-    ``models`` is the order on the page.
+    The frames follow their schemas and may be empty. The page has the order of ``benchmarks`` and
+    ``models``, and leaves out rows of other benchmarks (e.g. views).
 
-    What the tables have of other benchmarks (views, before false negatives were removed or tiny)
-    is not shown.
-
-    ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name,
-    ``training`` TRAINING_TABLE rows, ``examples`` as of `read_examples`, ``references`` tables
-    from elsewhere that stand beside the run's; ``links`` are the addresses of other pages, relative
-    to this one, each with its name.
+    ``languages`` has tables by benchmark and name, ``generation`` tables of all benchmarks by name,
+    ``training`` TRAINING_TABLE rows, ``examples`` the result of `read_examples`, ``references``
+    published tables for comparison, and ``links`` the names of other pages by relative address.
     """
 
     statistics: pl.DataFrame
     position_histogram: pl.DataFrame
     generation: Mapping[str, pl.DataFrame] = field(default_factory=dict)
     left_out: Mapping[str, pl.DataFrame] = field(default_factory=dict)
-    """By benchmark the rows of `uneven_cells`."""
-    verification: Sequence[Facts] = ()
+    """Rows of `uneven_cells` by benchmark."""
+    verification: Sequence[FilterFacts] = ()
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
     training: pl.DataFrame = field(default_factory=TRAINING_TABLE.empty)
     examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
@@ -104,14 +100,13 @@ class ReportInput(Scored):
 def run_report(job: Job) -> None:
     """Write the report.
 
-    Inputs: ``psi_table`` and ``bucket_scores``; ``statistics`` and ``histograms``; the ledger of
-    each benchmark in the order of ``benchmarks``: ``flow``, ``usage`` and ``attrition``;
-    ``training``, TRAINING_TABLE of what was trained.
+    Inputs: ``psi_table`` and ``bucket_scores``; ``statistics`` and ``histograms``; ``flow``,
+    ``usage`` and ``attrition`` of each benchmark in the order of ``benchmarks``; ``training``, a
+    TRAINING_TABLE; ``published``, the files of the references.
 
-    ``verification``, ``languages`` and ``examples`` are as `read_verification`, `read_languages`
-    and `read_examples` take them; ``references`` what `read_references` takes of the files in
-    ``published``; ``links`` the addresses of further pages, each with its name; ``notice`` what the
-    page begins with.
+    The values ``verification``, ``languages``, ``examples`` and ``references`` go to
+    `read_verification`, `read_languages`, `read_examples` and `read_references`. ``links`` has the
+    names of other pages by address, ``notice`` the first text of the page.
     """
     table, benchmarks = (
         job.read("psi_table", PSI_TABLE),
@@ -167,7 +162,7 @@ def run_report(job: Job) -> None:
 
 
 def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> BenchmarkInfo:
-    """Describe a benchmark for the report; ``queries_by`` is what its tables say."""
+    """Return the description of a benchmark; ``queries_by`` has the recorded authors."""
     generated = section if isinstance(section, GeneratedBenchmark) else None
     verify = generated.verify if generated else None
     return BenchmarkInfo(
@@ -182,9 +177,9 @@ def benchmark_info(name: str, section: Benchmark, *, queries_by: str) -> Benchma
 
 
 def render_report(inputs: ReportInput) -> str:
-    """Return the page as HTML: the same inputs give the same text.
+    """Return the page as HTML; the same inputs give the same text.
 
-    Tables without rows give a page that says so.
+    The page names tables without rows.
     """
     ids = [info.id for info in inputs.benchmarks]
     tables = ("psi_table", "bucket_scores", "statistics", "position_histogram")
@@ -209,8 +204,7 @@ def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[PageBlock]:
     """Return a benchmark's tables and figures in page order."""
     tables = inputs.languages.get(info.id, {})
     made = generation_tables(inputs.generation, info.id)
-    # what there is, what came of the documents, what the filters did, how good the
-    # translations are, then what the requests took
+    # sizes, generated queries, filters, quality of translations, then requests
     return [
         *_statistics_tables(inputs.statistics, info.id),
         *_left_out(inputs.left_out.get(info.id)),
@@ -224,19 +218,17 @@ def _data(inputs: ReportInput, info: BenchmarkInfo) -> list[PageBlock]:
 
 
 def _left_out(cells: pl.DataFrame | None) -> list[Table]:
-    """Return the languages and domains without figures; none where there are none."""
     if cells is None or cells.is_empty():
         return []
-    title = "Left out of all figures: rows of all domains and averages are of the others"
+    title = "Left out of all results: rows over all domains and averages do not include these"
     return [table_of(title, cells, prose=(2,))]
 
 
 def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
-    """Return a benchmark's statistics: sizes, queries per bucket, and where evidence begins.
+    """Return a benchmark's tables of sizes, queries per bucket, and start of the evidence.
 
-    Rows are language and domain in the order given, pooled ones first; names without a known
-    meaning are shown as they are. What the tables of languages and domains show is left out. No
-    rows give no table.
+    Rows are languages and domains, pooled rows first. Statistics of the tables of languages and
+    domains are left out. A table without rows is left out.
     """
     name = pl.col("statistic")
     elsewhere = name.is_in(DOMAIN_STATISTICS) | name.str.starts_with(QUERY_TYPE_PREFIX)
@@ -257,7 +249,7 @@ def _statistics_tables(statistics: pl.DataFrame, benchmark: str) -> list[Table]:
 
 
 def _histograms(table: pl.DataFrame) -> list[FigureView]:
-    """Return histograms of evidence positions, one per unit, of the language with most queries."""
+    """Return a histogram of evidence positions per unit, for the language with most queries."""
     found = []
     for (unit,), rows in table.sort("unit", descending=True).group_by("unit", maintain_order=True):
         sizes = rows.group_by("language").agg(pl.col("n_queries").sum())
@@ -268,5 +260,5 @@ def _histograms(table: pl.DataFrame) -> list[FigureView]:
         text = UNIT_TEXTS.get(str(unit), str(unit))
         caption = f"{count(sum(bins['n_queries']))} queries by {text}; {language}"
         drawn = draw_histogram(bins, x_text=text)
-        found.append(FigureView("Where the evidence is", caption, (Panel(as_image(drawn)),)))
+        found.append(FigureView("Position of the evidence", caption, (Panel(as_image(drawn)),)))
     return found

@@ -1,6 +1,6 @@
-"""Every plot: a table in, a matplotlib figure out, written as an SVG image of a page.
+"""Plots: functions from a table to a matplotlib figure, and from a figure to an SVG image.
 
-Text stays text, which the browser lays out; in dark mode the page's style sheet inverts the image.
+The browser lays out text; in dark mode the page's style sheet inverts the images.
 """
 
 import base64
@@ -18,7 +18,7 @@ from psibench.report.wording import cut
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Colour-blind-safe (after Okabe and Ito, yellow left out: too faint on white).
+# Colour-blind-safe (after Okabe and Ito, without yellow, which is too faint on white).
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 INK, FAINT, GRID, ACCENT, CONTROL = "#1b1f24", "#b8bec6", "#e3e6ea", "#0072b3", "#6b737d"
 RC: dict[str, Any] = {
@@ -41,15 +41,15 @@ RC: dict[str, Any] = {
     "axes.facecolor": "none",
 }
 MARKERS = ("o", "s", "^", "D", "v", "P")
-WIDE, SMALL = (5.6, 3.1), (3.6, 2.3)  # inches, as every size here
+WIDE, SMALL = (5.6, 3.1), (3.6, 2.3)  # inches, like all sizes here
 MAX_NAME = 28  # characters of a model's id in a plot
-LEGEND_LINES, LEGEND_LINE = 2, 0.2  # as many fit a plot's height; each further one adds so much
+LEGEND_LINES, LEGEND_LINE = 2, 0.2  # lines that fit, and height of each further line
 MAX_NAMED_TICKS = 8
 LONG_LABELS = 42
 MANY_COLUMNS = 10
 LONGEST_NAME = 34
 DARK, LIGHT = "#000000", "#ffffff"  # text on a heat map
-DARKER = 172 / 256  # part of the colours from which light text stands out more, at least 4.5 to 1
+DARKER = 172 / 256  # share of the colours with light text, for a contrast of at least 4.5 to 1
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class LineStyle:
 
 @dataclass(frozen=True)
 class Axis:
-    """The x axis of a plot by position: bucket labels, bounds, and what they mean.
+    """The x axis of a plot by position: labels and bounds of buckets, and the axis name.
 
-    With at most eight buckets each is a named tick; with more the axis is a number line.
+    Up to eight buckets are named ticks; with more buckets the axis is a number line.
     """
 
     labels: tuple[str, ...]
@@ -77,15 +77,15 @@ class Axis:
         return len(self.labels) <= MAX_NAMED_TICKS
 
     @property
-    def places(self) -> list[float]:
-        """Where the buckets are: 0, 1, 2, ... or the middles of their bounds."""
+    def positions(self) -> list[float]:
+        """Positions of the buckets on the axis: 0, 1, 2, ... or the middles of their bounds."""
         if self.is_named:
             return [float(i) for i in range(len(self.labels))]
         return [(low + high) / 2 for low, high in self.bounds]
 
 
 def y_limit(lines: pl.DataFrame) -> float:
-    """Return a y limit above every mean and interval: 1 at most, 0.1 at least."""
+    """Return a y limit above all means and intervals, between 0.1 and 1."""
     ends = [lines[name].max() for name in ("mean", "high", "plain") if name in lines.columns]
     return min(1.0, max([0.1, *(1.06 * float(str(end)) for end in ends if end is not None)]))
 
@@ -101,11 +101,11 @@ def draw_curves(
     in_front: str = "",
     around_zero: bool = False,
 ) -> "Figure":
-    """Draw means by position as lines with bands; changes as far below 0 as above it.
+    """Draw means by position as lines with bands.
 
-    ``lines`` has ``line``, ``bucket``, ``mean``, ``low``, ``high`` and, if plain means stand beside
-    those at equal documents, ``plain``, which are thin. With a line ``in_front`` the others are
-    faint; else several have a legend.
+    ``lines`` has ``line``, ``bucket``, ``mean``, ``low``, ``high``, and optionally ``plain`` for
+    thin lines of plain means. With a line ``in_front`` the others are faint; otherwise several
+    lines have a legend. ``around_zero`` makes the y axis symmetric.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -118,7 +118,7 @@ def draw_curves(
         most = LONG_LABELS * (0.6 if size == SMALL else 1)
         is_long = sum(map(len, axis.labels)) > most
         turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if is_long else {}
-        ax.set_xticks(axis.places, axis.labels, parse_math=False, **turned)
+        ax.set_xticks(axis.positions, axis.labels, parse_math=False, **turned)
         ax.set_xlim(-0.5, len(axis.labels) - 0.5)
     elif axis.bounds:
         ax.set_xlim(axis.bounds[0][0], axis.bounds[-1][1])
@@ -129,21 +129,21 @@ def draw_curves(
         means = lines.filter(line=name)
         line = buckets.join(means, on="bucket", how="left", maintain_order="left").select(numbers)
         if in_front and name != in_front:
-            ax.plot(axis.places, line["mean"], color=FAINT, linewidth=0.8, zorder=1)
+            ax.plot(axis.positions, line["mean"], color=FAINT, linewidth=0.8, zorder=1)
             continue
         band = {"color": style.colour, "alpha": 0.15, "linewidth": 0, "zorder": 2}
-        ax.fill_between(axis.places, line["low"], line["high"], **band)
+        ax.fill_between(axis.positions, line["low"], line["high"], **band)
         if "plain" in line.columns:
             dots = (0, (3.0, 2.0))
-            ax.plot(axis.places, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots)
+            ax.plot(axis.positions, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots)
         look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5}
         look |= {"markeredgewidth": 0, "linewidth": 1.8, "zorder": 3, "clip_on": False}
-        drawn += ax.plot(axis.places, line["mean"], **look)
+        drawn += ax.plot(axis.positions, line["mean"], **look)
     if len(styles) > 1 and not in_front:
         names = [cut(name, LONGEST_NAME) for name in styles]
         n_columns = 2 if max(map(len, names)) <= MAX_NAME else 1
         look = {"loc": "outside lower center", "ncols": n_columns, "frameon": False, "fontsize": 9}
-        figure.legend(drawn, names, **look)  # labels alone would name the bands, too
+        figure.legend(drawn, names, **look)  # without handles the legend would include the bands
         n_more = -(-len(names) // n_columns) - LEGEND_LINES
         figure.set_figheight(size[1] + LEGEND_LINE * max(n_more, 0))
     if around_zero:
@@ -155,7 +155,7 @@ def draw_curves(
 
 
 def draw_histogram(bins: pl.DataFrame, *, x_text: str) -> "Figure":
-    """Draw how many queries have their evidence in each bin: bin_low, bin_high, n_queries."""
+    """Draw a histogram of ``bins`` with the columns bin_low, bin_high and n_queries."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     figure, ax = _axes((5.6, 2.4))
@@ -170,10 +170,10 @@ def draw_histogram(bins: pl.DataFrame, *, x_text: str) -> "Figure":
 
 
 def draw_heat_map(cells: pl.DataFrame) -> "Figure":
-    """Draw a number in every cell, the higher the darker, legible at 31 x 31; null: an empty cell.
+    """Draw a heat map with a number in every cell; higher values are darker, null is empty.
 
-    ``cells`` has row, column and value, in this order. More than ten columns are numbered, and
-    the names of rows that are also columns begin with their numbers.
+    ``cells`` has row, column and value, in this order. It is legible at 31 x 31. More than ten
+    columns are numbered, and the names of rows that are also columns begin with these numbers.
     """
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
@@ -195,7 +195,7 @@ def draw_heat_map(cells: pl.DataFrame) -> "Figure":
     ax.set_yticks(range(len(names)), names, parse_math=False)
     ax.set_xticks(range(len(heads)), heads, parse_math=False)
     ax.xaxis.tick_top()
-    # from where it differs from an empty cell
+    # starts at a colour that differs from an empty cell
     blues = ListedColormap(colormaps["Blues"](np.linspace(0.12, 1.0, 256)))
     image = ax.imshow(known, cmap=blues, interpolation="none", aspect="auto")
     for (row, column), value in np.ndenumerate(known):
@@ -219,7 +219,7 @@ def _axes(size: tuple[float, float], changes: dict[str, Any] | None = None) -> t
 
 
 def as_image(figure: "Figure") -> str:
-    """Return a figure as the address of an image that holds its SVG."""
+    """Return a figure as a data address of its SVG image."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()

@@ -40,7 +40,7 @@ from psibench.report.verdict import (
     verdicts,
 )
 from psibench.report.views import (
-    PAIR,
+    PAIR_COLUMN,
     BenchmarkInfo,
     ModelInfo,
     Row,
@@ -88,7 +88,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
         return ids.index(name), schemes[name].index(row["buckets"]), row_order(row), row["model"]
 
     lead = pl.DataFrame(sorted(lead.to_dicts(), key=order), schema=lead.schema)
-    n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR.n_unique()).iter_rows())
+    n_pairs = dict(inputs.psi_table.group_by("benchmark").agg(PAIR_COLUMN.n_unique()).iter_rows())
     curves = {info.id: curve_figures(rows, info, models, metric=metric) for info in benchmarks}
     found = [answers(lead, info, curves[info.id]) for info in benchmarks]
     others = [

@@ -1,4 +1,4 @@
-"""What a page is about, and the rows of tables that it shows first."""
+"""Descriptions of benchmarks and models on a page, and the rows that it shows first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,35 +11,35 @@ from psibench.tables.spec import ALL
 
 PREFERRED_METRIC = "ndcg@10"
 SIDES = ("query_lang", "corpus_lang")
-PAIR = (
+PAIR_COLUMN = (
     pl.when(pl.col("query_lang") == pl.col("corpus_lang"))
     .then("query_lang")
     .otherwise(pl.format("{} → {}", "query_lang", "corpus_lang"))
     .alias("pair")
 )
-"""A language pair as shown, as `psibench.report.wording.pair_text`."""
+"""The text of a language pair, like `psibench.report.wording.pair_text`."""
 AUTHORS = {
     "simulation": "simulated known-item queries, drawn from the evidence itself; no person and no "
     "language model wrote them, and they compare positions, not models",
     "people": "questions written by people",
 }
 STAND_IN_AUTHOR = (
-    "written by {model}, a rule-based program in a language model's place; they compare "
+    "written by {model}, a rule-based program that stands in for a language model; they compare "
     "positions, not models"
 )
 
 Headline = dict[str, str]
-"""The language pair of one benchmark that the page leads with: a value per column of `SIDES`."""
+"""The leading language pair of a benchmark: a value per column of `SIDES`."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class BenchmarkInfo:
-    """One benchmark: what it is, and whether anything in it was simulated.
+    """Description of a benchmark.
 
-    ``recipe`` and ``subset`` decide which figures apply; ``note`` says what was simulated and how,
-    empty: nothing. ``length_unit`` is what length bins count, ``margin_threshold`` the margin that
-    queries were kept from; both as far as they apply.
+    ``recipe`` and ``subset`` decide which published tables apply. ``note`` describes simulated
+    queries; empty if there are none. ``length_unit`` is the unit of length bins and
+    ``margin_threshold`` the least margin of kept queries, if the recipe has them.
     """
 
     id: str
@@ -52,7 +52,7 @@ class BenchmarkInfo:
 
 
 def author_texts(queries_by: str) -> dict[str, str]:
-    """Say who wrote queries, a sentence by each name of provenance; nothing where unknown."""
+    """Return a sentence on each recorded author of the queries; unknown authors have none."""
     found = {}
     for author in queries_by.split(", "):
         model = author.removeprefix("llm:")
@@ -65,7 +65,7 @@ def author_texts(queries_by: str) -> dict[str, str]:
 
 
 def simulation_note(queries_by: str) -> str:
-    """Say what was simulated; empty: nothing."""
+    """Return sentences on simulated queries; an empty text if there are none."""
     return " ".join(
         text
         for author, text in author_texts(queries_by).items()
@@ -75,7 +75,7 @@ def simulation_note(queries_by: str) -> str:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """One model: its kind, what it is, and which of the two controls it is, if any."""
+    """Description of a model; ``control`` if it is one of the two controls."""
 
     id: str
     kind: str
@@ -92,8 +92,8 @@ def headline_metric(psi_table: pl.DataFrame) -> str:
 def headlines(table: pl.DataFrame) -> dict[str, Headline]:
     """Return the leading language pair of every benchmark of a PSI table.
 
-    A pair of one language comes before a pair of two, then that with the most queries; on a tie
-    the first of the table.
+    A pair within one language comes before a pair of two languages, then the pair with the most
+    queries; on a tie the first in the table.
     """
     pairs = table.group_by("benchmark", *SIDES, maintain_order=True).agg(pl.col("n_queries").max())
     order = [pl.col("query_lang") != pl.col("corpus_lang"), -pl.col("n_queries")]
@@ -112,7 +112,7 @@ def leading_pair_rows(frame: pl.DataFrame, leading: Mapping[str, Headline]) -> p
 
 
 def schemes_of(frame: pl.DataFrame, benchmark: str) -> list[str]:
-    """Return the bucket schemes of a benchmark's rows, in the config's order, as the rows are."""
+    """Return the bucket schemes of a benchmark, in the order of its rows and config."""
     return frame.filter(benchmark=benchmark)["buckets"].unique(maintain_order=True).to_list()
 
 
