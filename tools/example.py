@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.commands.score_example import FACTS, EXAMPLE_FOLDER
+from psibench.commands.score_example import EXAMPLE_FOLDER, FACTS
 from psibench.tables import Provenance, content_hash, read_table, write_table
 from psibench.tables.derived import queries_by
 from psibench.tables.schemas import PSI_TABLE, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN

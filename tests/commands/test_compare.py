@@ -120,9 +120,15 @@ def test_clusters_of_any_system_are_the_units(compare):
 @pytest.mark.parametrize(
     ("factor", "n_documents", "loss", "code", "said"),
     [
-        pytest.param(0.9, N_DOCUMENTS, "0.02", 1, "new is significantly worse than old by 0.02", id="worse"),
-        pytest.param(0.99, N_DOCUMENTS, "0.02", 0, "not significantly worse", id="significant, but small"),
-        pytest.param(0.5, 20, "0.02", 0, "not tested: 20 documents, 30 needed", id="large, not tested"),
+        pytest.param(
+            0.9, N_DOCUMENTS, "0.02", 1, "new is significantly worse than old by 0.02", id="worse"
+        ),
+        pytest.param(
+            0.99, N_DOCUMENTS, "0.02", 0, "not significantly worse", id="significant, but small"
+        ),
+        pytest.param(
+            0.5, 20, "0.02", 0, "not tested: 20 documents, 30 needed", id="large, not tested"
+        ),
         pytest.param(1.1, N_DOCUMENTS, "0.02", 0, "not significantly worse", id="better"),
     ],
 )
@@ -205,9 +211,7 @@ def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path
     assert means[3][2:] == ["<0.001", "<0.001", "<0.001", "·"]
     assert float(means[1][2]) > 0.05
     assert profiles[0][4] == "<0.001"  # of cut and the best; in three of six pairs
-    assert "(p ≤ 0.05 by Holm's method): 1 and 3, 2 and 3, 3 and 4." in " ".join(
-        printed.split()
-    )
+    assert "(p ≤ 0.05 by Holm's method): 1 and 3, 2 and 3, 3 and 4." in " ".join(printed.split())
     assert "mean by bucket, at equal documents" in printed
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from psibench.metrics.comparison import (
     compare_profiles,
-    groups_not_told_apart,
+    groups_without_difference,
     mean_difference,
     psi_difference,
     step_down_p,
@@ -226,7 +226,7 @@ def test_no_family_wise_p_is_above_1_however_many_documents():
 )
 def test_systems_share_a_group_exactly_where_they_do_not_differ(case):
     n, differ = case
-    groups = groups_not_told_apart(n, sorted(differ))
+    groups = groups_without_difference(n, sorted(differ))
     shared = {pair for group in groups for pair in combinations(group, 2)}
     assert shared == set(combinations(range(n), 2)) - differ
     assert {one for group in groups for one in group} == set(range(n))

@@ -229,4 +229,4 @@ def test_ids_that_a_layout_cannot_hold_are_refused_and_nothing_is_left(
 
 def test_an_option_of_another_layout_is_refused(tmp_path, results, capsys):
     assert export(results, tmp_path / "out", "mteb", "--extra") == 2
-    assert "--extra is no option of the layout mteb" in capsys.readouterr().err
+    assert "--extra does not apply to the layout mteb" in capsys.readouterr().err

@@ -143,7 +143,7 @@ def test_a_model_of_two_runs_has_the_run_behind_its_name(tmp_path, capsys):
         "bm25 (b/results) dense",
     ]
     assert capsys.readouterr().err == (
-        "bm25 is on docs in 2 runs; on the page: bm25 (a/results), bm25 (b/results)\n"
+        "bm25 is in 2 runs of docs; names on the page: bm25 (a/results), bm25 (b/results)\n"
     )
 
 
@@ -182,7 +182,7 @@ def test_simulated_queries_are_said_to_be(tmp_path):
             ),
             "psi_table.parquet has no p_bucket: another psibench made it (it says no version)",
         ),
-        (lambda folder: run(folder, psi()), "no row to show"),
+        (lambda folder: run(folder, psi()), "the tables have no rows"),
         (
             lambda folder: run(folder, psi(("a", {"evidence": "visible"}))),
             "model 'a' has rows of visible evidence only; a leaderboard needs its row of evidence",

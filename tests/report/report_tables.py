@@ -8,7 +8,7 @@ from typing import Any
 from psi_rows import frame, psi_row
 
 from psibench.report.page import ReportInput
-from psibench.report.tables import PageBlock, FigureView, Table
+from psibench.report.tables import FigureView, PageBlock, Table
 from psibench.report.views import BenchmarkInfo, ModelInfo
 from psibench.tables.schemas import (
     BUCKET_SCORES,

@@ -89,9 +89,7 @@ def test_domains_of_several_languages_are_added_up():
 def test_sizes_stand_beside_those_of_both_papers(recipe, subset, column, words):
     found = statistics({("eng-Latn", "all"): sizes(5, 2, 3.0) | {"bucket:500-3120": 2}})
     info = BenchmarkInfo("b", recipe, subset=subset)
-    table = by_title(language_blocks(found, info, {}, REFERENCES))[
-        "Sizes and published sizes"
-    ]
+    table = by_title(language_blocks(found, info, {}, REFERENCES))["Sizes and published sizes"]
     assert [name.split(", ")[-1] for name in table.header] == ["size", "this run", column, column]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["queries"][0] == "2"

@@ -79,10 +79,10 @@ def page(tmp_path: Path) -> str:
 
 def test_a_figure_per_probe_and_the_psi_of_its_model(page):
     titles = re.findall(r"<figcaption><strong>(.*?)</strong> <span .*?>(.*?)\.", page)
-    moved = "Query, evidence and the other sentences are the same at every place"
-    weights = "0 where all sentences weigh alike"
+    moved = "Query, evidence and the other sentences are the same at every position"
+    weights = "0 where all sentences have the same weight"
     assert titles == [
-        ("Insertion: how far the vector moves", "By size and place"),
+        ("Insertion: how far the vector moves", "By size and position"),
         ("Moved evidence: cosine, less the document&#39;s mean", moved),
         ("Moved evidence: nDCG@10, less the document&#39;s mean", moved),
         ("Regression: importance − 1", weights),

@@ -212,7 +212,7 @@ def facts_of(**sections: dict[str, Any]) -> dict[str, dict[str, str]]:
         (FINEWEB, "fineweb_posq", OWN_TEXT),
         (FINEWEB | {"generate_questions": MYOPIC}, "fineweb_myopic", OWN_TEXT),
         (BEIR, "beir-scifact", ""),
-        (BEIR | {"titles": False}, "beir-scifact", "documents without their titles"),
+        (BEIR | {"titles": False}, "beir-scifact", "documents without titles"),
         (RELEASED | {"domains": DOMAINS}, "posir_four_domains", ""),
         (RELEASED | {"domains": DOMAINS[1:]}, "posir", ""),
         # no paper has a table of retrieval scores for it

@@ -28,7 +28,9 @@ def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
 
 def test_curves_with_verdicts_come_first(small_page: str) -> None:
     first = small_page.split('id="psi"')[0]
-    heads = re.findall(r'panel-name"><bdi>(\w+) <span class="chip finding" [^>]*>([a-z ;]+)<', first)
+    heads = re.findall(
+        r'panel-name"><bdi>(\w+) <span class="chip finding" [^>]*>([a-z ;]+)<', first
+    )
     labels = [*["sensitive to position"] * 2, *["no effect found"] * 2, "not testable"]
     assert heads == list(zip(["cut", "alpha", "blind", "beta", "none"], labels, strict=True))
     assert "Weakest at document ends" in first
@@ -153,6 +155,6 @@ def test_curves_are_drawn_at_equal_documents_with_plain_means_beside() -> None:
     nothing = {"same_mean": None, "same_low": None, "same_high": None}
     plain = [row | nothing for row in bucket_rows("beta", (0.5, 0.4, 0.3))]
     page = render_report(report_input(rows, equal + plain)).split('id="psi"')[0]
-    assert "Thick: means at equal documents, with their intervals." in page
+    assert "Thick: means at equal documents with intervals." in page
     page = render_report(report_input(rows, plain)).split('id="psi"')[0]
-    assert "at equal documents they cannot be told" in page
+    assert "means at equal documents cannot be computed" in page

@@ -14,7 +14,7 @@ from psibench.report.page import render_report
 from psibench.report.tables import TEMPLATES
 from psibench.report.training import training_figures
 from psibench.report.views import BenchmarkInfo, headlines, simulation_note
-from psibench.report.wording import change, count, interval, number, p_text, p_value, percent
+from psibench.report.wording import change, count, interval, number_text, p_text, p_value, percent
 from psibench.tables.schemas import PSI_TABLE
 from psibench.train.results import TRAINING_TABLE
 
@@ -26,10 +26,10 @@ from psibench.train.results import TRAINING_TABLE
         (p_value(0.0005), "0.001"),
         (p_value(None), "–"),
         (p_text(0.0001), "p < 0.001"),
-        (number(0.12345), "0.123"),
-        (number(-0.12345), "−0.123"),
-        (number(-0.0001), "0.000"),
-        (number(float("nan")), "–"),
+        (number_text(0.12345), "0.123"),
+        (number_text(-0.12345), "−0.123"),
+        (number_text(-0.0001), "0.000"),
+        (number_text(float("nan")), "–"),
         (interval(0.1, 0.2), "[0.100, 0.200]"),
         (interval(None, 0.2), ""),
         (interval(float("-inf"), float("inf")), "[−∞, ∞]"),

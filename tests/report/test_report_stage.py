@@ -23,7 +23,7 @@ from psibench.generate.benchmarks import parse_benchmark
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
 from psibench.plan.summaries import verification_files
-from psibench.report.filters import TABLES, read_verification
+from psibench.report.filters import FILTER_TABLES, read_verification
 from psibench.report.page import benchmark_info, run_report
 from psibench.tables import Provenance, write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE, TRANSLATION_QUALITY
@@ -119,7 +119,7 @@ def test_workflow_gives_files_under_the_names_that_are_read() -> None:
     plan = make_plan(*load_config({"benchmarks": plain}))
     found = verification_files(plan)
     assert {"margin_table", "audit_table"} <= set(found[0])
-    known = {"benchmark", "lang", "domains", *TABLES, "queries"}
+    known = {"benchmark", "lang", "domains", *FILTER_TABLES, "queries"}
     assert {name for files in found for name in files} <= known
 
 

@@ -189,7 +189,11 @@ def other(scheme: str, **changes: Any) -> dict[str, Any]:
         (0.09, [other("squad", p_adjusted=0.6), other("b", p_adjusted=None)], ""),
         (0.09, [other("squad", evidence="visible"), other("squad", model="b")], ""),
         (0.09, [other("squad", flags="at_floor")], ""),
-        (None, [other("squad", p_adjusted=0.01)], "Other bucket schemes disagree: squad p = 0.010."),
+        (
+            None,
+            [other("squad", p_adjusted=0.01)],
+            "Other bucket schemes disagree: squad p = 0.010.",
+        ),
         (
             0.01,
             [other("squad", p_adjusted=0.6), other("relative-20")],

@@ -16,10 +16,10 @@ from verification_tables import (
 
 from psibench.report.beside import beside_panel
 from psibench.report.filters import (
-    audit_table,
+    audit_page_table,
     cell_table,
     margin_table,
-    shift_table,
+    shift_page_tables,
     stage_table,
     verification_tables,
 )
@@ -79,7 +79,7 @@ def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
 
 
 def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> None:
-    table = audit_table(
+    table = audit_page_table(
         audit(
             (None, None, 0, 0.0), (None, 0.0, 100, 0.5), (0.3, 0.5, 0, 0.9), (0.3, None, 20, 0.9)
         ),
@@ -106,7 +106,7 @@ def test_stages_stand_beside_the_published_counts() -> None:
 
 
 def shift_rows(*stages):
-    (table,) = shift_table(shifts(*stages))
+    (table,) = shift_page_tables(shifts(*stages))
     return table.rows
 
 
@@ -130,7 +130,7 @@ def test_a_stage_has_items_and_shares_before_and_after_the_shift_and_its_p() -> 
 )
 def test_what_is_no_test_has_no_p(stage) -> None:
     assert shift_rows(stage)[0][-2] == "–"
-    assert shift_table(shifts(("margin", (0, 0, 0), (0, 0, 0)))) == []
+    assert shift_page_tables(shifts(("margin", (0, 0, 0), (0, 0, 0)))) == []
 
 
 def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> None:

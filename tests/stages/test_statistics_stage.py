@@ -3,7 +3,7 @@ import polars as pl
 import pytest
 from psi_rows import frame
 
-from psibench.metrics.statistics import TABLES, run_statistics
+from psibench.metrics.statistics import INPUT_TABLES, run_statistics
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import CORPUS, POSITION_HISTOGRAM, QRELS, QUERIES, STATISTICS
 
@@ -50,7 +50,7 @@ def run(tmp_path, domains, *, language="eng-Latn"):
         for (kind, spec), own in zip(KINDS.items(), frames, strict=True):
             write_table(own, paths[kind][place], spec, provenance=SOURCE)
     outputs = {name: tmp_path / name for name in ("statistics", "histogram")}
-    tables = {name: [*map(str, own)] for name, own in zip(TABLES, paths.values(), strict=True)}
+    tables = {name: [*map(str, own)] for name, own in zip(INPUT_TABLES, paths.values(), strict=True)}
     jobs.run(
         run_statistics,
         tables,

@@ -107,8 +107,10 @@ def check_table(path: Path) -> str:
             f"{record['rows_hash']}; the file was changed after it was written. Build it again"
         )
     if hash_params(record["params"]) != record["params_hash"]:
-        raise InputError(f"{path}: the hash of params is not params_hash; the provenance was changed. Build "
-            "the table again")
+        raise InputError(
+            f"{path}: the hash of params is not params_hash; the provenance was changed. Build "
+            "the table again"
+        )
     found = f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
     return found + (f"\n  {power_line(read_table(path, QUERIES))}" if name == "queries" else "")
 

@@ -293,9 +293,7 @@ def _only(given: str | None, available: set[str], option: str, model: str) -> st
 def _refuse_other_queries(scores: Mapping[str, pl.DataFrame]) -> None:
     (name, first), *others = scores.items()
     if first.is_empty():
-        raise InputError(
-            f"{name!r} has no scores; score a run with queries that are in the qrels"
-        )
+        raise InputError(f"{name!r} has no scores; score a run with queries that are in the qrels")
     same = ["query_id", "document_id"]
     for other, second in others:
         both = first.join(second, on=same, how="semi").height
@@ -464,7 +462,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="results folder of the run (default: results)",
     )
-    models.add_argument("--benchmark", metavar="NAME", help="default: the only benchmark with scores")
+    models.add_argument(
+        "--benchmark", metavar="NAME", help="default: the only benchmark with scores"
+    )
     models.add_argument(
         "--pair",
         metavar="PAIR",
@@ -479,7 +479,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="thirds, squad, relative-20 (any relative-N) or all; default: the benchmark's first "
         "scheme, or the first that has a bucket for every query",
     )
-    shown.add_argument("--metrics", nargs="+", metavar="METRIC", help="default: metrics that all systems have")
+    shown.add_argument(
+        "--metrics", nargs="+", metavar="METRIC", help="default: metrics that all systems have"
+    )
     shown.add_argument(
         "--out",
         type=Path,

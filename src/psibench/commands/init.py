@@ -22,7 +22,12 @@ TEMPLATE_PATHS = "[docs, README.md, CONTRIBUTING.md]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `psibench init`."""
     parser.add_argument(
-        "folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="default: this folder"
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="default: this folder",
     )
     parser.add_argument(
         "--corpus",

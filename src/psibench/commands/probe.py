@@ -40,17 +40,21 @@ TOKENIZER = "embedded:all-MiniLM-L6-v2"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `psibench probe`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("name", metavar="NAME", choices=list(PROBES), help="one of the probes above")
+    parser.add_argument(
+        "name", metavar="NAME", choices=list(PROBES), help="one of the probes above"
+    )
     add_model_and_corpus(parser)
     parser.add_argument(
         "--queries",
         type=Path,
         help=f"queries with pos_char_span and pos_corpus_id; {' and '.join(OF_QUERIES)} need them",
     )
-    parser.add_argument("--n",
+    parser.add_argument(
+        "--n",
         type=whole,
         default=Probes().n_documents,
-        help="number of documents (default: 200)",)
+        help="number of documents (default: 200)",
+    )
     parser.add_argument(
         "--out", type=Path, help="summary, .parquet or .csv; rows go to STEM.rows.parquet"
     )
@@ -63,9 +67,13 @@ def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
     )
     documents = f"documents: a folder of files ({SUPPORTED}), or one such file"
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
-    parser.add_argument("--text-column", default="text", help="field with the texts (default: text)")
     parser.add_argument(
-        "--max-tokens", type=whole, help="input length for a folder's checkpoint; default: from its files"
+        "--text-column", default="text", help="field with the texts (default: text)"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=whole,
+        help="input length for a folder's checkpoint; default: from its files",
     )
 
 
@@ -129,7 +137,9 @@ def find_model(
     known = load_registry() if known is None else known
     if name in known:
         if max_tokens is not None:
-            raise InputError(f"--max-tokens: {name!r} has it in the registry; leave it out, or give a folder")
+            raise InputError(
+                f"--max-tokens: {name!r} has it in the registry; leave it out, or give a folder"
+            )
         return known[name]
     if not Path(name).is_dir():
         near = nearest(name, known)
@@ -201,4 +211,6 @@ def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) ->
 
 
 PROBE_LIST = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
-DESCRIPTION = f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{PROBE_LIST}"
+DESCRIPTION = (
+    f"Run one probe of a model on a corpus and print its summary.\n\nprobes:\n{PROBE_LIST}"
+)

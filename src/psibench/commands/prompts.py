@@ -87,9 +87,7 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
     )
 
 
-def _domains_of(
-    planned: PlannedBenchmark, task: str
-) -> Iterator[tuple[str, DomainJob, list[str]]]:
+def _domains_of(planned: PlannedBenchmark, task: str) -> Iterator[tuple[str, DomainJob, list[str]]]:
     """Yield language (of translations the target), domain, and the missing tables of the task."""
     languages = planned.translated if planned.tasks[task].translates else planned.native
     for language in languages:

@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders with a psi_table.parquet: results of a run, or --out of psibench score",
     )
     board.add_argument(
-        "--out", type=Path, required=True, metavar="FILE.html", help="the page; an existing file is replaced"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE.html",
+        help="the page; an existing file is replaced",
     )
 
 

@@ -65,7 +65,8 @@ TARGETS_TEXT = (
 
 
 INPUT_FUNCTION_ERROR = re.compile(
-    r"^InputFunctionException in rule .*?^ *InputError: (?P<message>[^\n]+)", re.MULTILINE | re.DOTALL
+    r"^InputFunctionException in rule .*?^ *InputError: (?P<message>[^\n]+)",
+    re.MULTILINE | re.DOTALL,
 )
 """Matches an InputError of an input or parameter function in Snakemake's log."""
 
@@ -102,7 +103,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace tables and pages of another config in results/",
     )
-    parser.add_argument("-n", "--dry-run", action="store_true", help="list the jobs without running them")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="list the jobs without running them"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -173,7 +176,7 @@ def refuse_failure(
     for message in (one.getMessage() for one in records):
         if REFUSED in message:
             raise InputError(message[message.index(REFUSED) :].splitlines()[0])
-        if refused := IN_FUNCTION.search(message):
+        if refused := INPUT_FUNCTION_ERROR.search(message):
             raise InputError(refused["message"])
         for target in targets:
             if f"No rule to produce {target} " in message:
@@ -339,9 +342,7 @@ def show_results(targets: Sequence[str]) -> None:
     """Print the tables among the targets, and the names of the main files."""
     from psibench.commands import show
 
-    targets = targets or [
-        "all" if (RESULTS_FOLDER / "psi_table.parquet").is_file() else "probes"
-    ]
+    targets = targets or ["all" if (RESULTS_FOLDER / "psi_table.parquet").is_file() else "probes"]
     files = [
         path
         for target in targets
@@ -373,7 +374,9 @@ def left_out_lines() -> Iterator[str]:
     evaluated = read_table(RESULTS_FOLDER / "psi_table.parquet", PSI_TABLE)["benchmark"]
     for benchmark in evaluated.unique(maintain_order=True):
         paths = {name: RESULTS_FOLDER / benchmark / f"{name}.parquet" for name in specs}
-        if not all(path.is_file() for path in paths.values()):  # a view uses the files of its benchmark
+        if not all(
+            path.is_file() for path in paths.values()
+        ):  # a view uses the files of its benchmark
             continue
         cells = uneven_cells(*(read_table(paths[name], spec) for name, spec in specs.items()))
         for language, domain, why in cells.iter_rows():

@@ -110,9 +110,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
     print(*author_texts(author).values(), sep="\n")
     print(
-        "No files written; use --out DIR"
-        if args.out is None
-        else f"Tables written to {args.out}"
+        "No files written; use --out DIR" if args.out is None else f"Tables written to {args.out}"
     )
     if args.report is not None:
         write_text(_page(evaluated.values(), tables, origin, args), args.report)
@@ -201,12 +199,16 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
     if args.metrics is not None:
         parse_metrics(args.metrics, also=SPAN_KINDS)
         if args.labelled is not None and not document_metrics(args.metrics):
-            raise InputError("--labelled corrects metrics of documents; add one to --metrics, e.g. ndcg@10")
+            raise InputError(
+                "--labelled corrects metrics of documents; add one to --metrics, e.g. ndcg@10"
+            )
     if args.buckets != "all":
         bucket_scheme(args.buckets)
     if args.length_edges is not None:
         if not args.length_buckets:
-            raise InputError("--length-edges and --no-length-buckets exclude each other; give only one")
+            raise InputError(
+                "--length-edges and --no-length-buckets exclude each other; give only one"
+            )
         args.length_buckets = refuse_odd_edges(args.length_edges)
     refuse_file("--out", args.out)
     return None if args.example else token_limits(args)
@@ -300,7 +302,9 @@ def score_run(
     metrics = args.metrics or list(HEADLINE_METRICS)
     if ranked.chunks is not None:
         if ends is not None:
-            raise InputError(f"{path} is a run of chunks; --max-tokens applies only to runs of whole documents")
+            raise InputError(
+                f"{path} is a run of chunks; --max-tokens applies only to runs of whole documents"
+            )
         if not args.metrics and any(queries[name].count() for name in BY_SPAN):
             metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
     scores = score_queries(

@@ -80,7 +80,9 @@ def add_judgements(group: argparse._ArgumentGroup) -> None:
         "ranx, PyTerrier or ir-measures; {query: {document: grade}} as .json; or TREC qrels; "
         "several files are concatenated",
     )
-    group.add_argument("--run-format", choices=RUN_FORMATS, help="format of the runs; default: by suffix")
+    group.add_argument(
+        "--run-format", choices=RUN_FORMATS, help="format of the runs; default: by suffix"
+    )
     group.add_argument(
         "--run-part",
         metavar="SUBSET/SPLIT",

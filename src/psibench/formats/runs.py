@@ -34,7 +34,7 @@ from psibench.formats.tabular import (
     stem,
 )
 from psibench.lines import read_json
-from psibench.metrics.chunks import PLACE, rank_run, refuse_beyond, refuse_invalid_chunks
+from psibench.metrics.chunks import CHUNK_COLUMNS, rank_run, refuse_beyond, refuse_invalid_chunks
 from psibench.reading import identifier, shown
 from psibench.tables.ranking import place_in_query, without_identical_ids
 
@@ -160,7 +160,7 @@ def _of_chunks(frame: pl.DataFrame, source: str, *, whole_documents: bool = Fals
 
     `whole_documents` : a row without start and end is a whole document.
     """
-    given = [name for name in PLACE[1:] if name in frame.columns and frame[name].count()]
+    given = [name for name in CHUNK_COLUMNS[1:] if name in frame.columns and frame[name].count()]
     if not given:
         return frame.select(list(COLUMNS))
     if len(given) < 2:
@@ -168,7 +168,7 @@ def _of_chunks(frame: pl.DataFrame, source: str, *, whole_documents: bool = Fals
     ends = frame.select(*COLUMNS, pl.col(given).cast(pl.Float64, strict=False))
     is_chunk = pl.any_horizontal(pl.col(given).is_not_null())
     refuse_invalid_chunks(ends.filter(is_chunk) if whole_documents else ends, source=source)
-    place = pl.format("{} [{}, {})", *PLACE)
+    place = pl.format("{} [{}, {})", *CHUNK_COLUMNS)
     return ends.cast(dict.fromkeys(given, pl.Int64)).with_columns(
         chunk_id=pl.coalesce(place, "doc_id")
     )

@@ -248,7 +248,7 @@ def read_scored_pairs(
         if not names.keys() <= record.keys() or not names:
             names = _names_in(list(record), list(columns), columns, where, hint=hint)
         for field, name in names.items():
-            read = number if name == score else identifier
+            read = parse_number if name == score else identifier
             values[name].append(read(record[field], where=where, column=field))
         for name in optional:
             found = record.get(name)

@@ -1,4 +1,4 @@
-"""From per-query scores of some models to the result tables: buckets, PSI, comparisons."""
+"""Result tables (buckets, PSI, comparisons) of the per-query scores of several models."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,12 +28,12 @@ from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 from psibench.tables.spec import ALL
 
-Rows = list[dict[str, Any]]
+TableRows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class RowLabels:
-    """What all rows of one language pair share."""
+    """The labels of all rows of a language pair."""
 
     benchmark: str
     query_lang: str
@@ -43,21 +43,21 @@ class RowLabels:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One model's scores and what a reader of its rows has to know of it.
+    """One model's scores, and facts that its rows need.
 
     Attributes
     ----------
     model, kind : str
-        Id and kind, as the tables show them.
+        Id and kind in the tables.
     scores : frame in the columns of QUERY_SCORES
     reading_known : bool
-        Whether `visible` says what the model read; without it there are rows of the views `all` and
-        `mixed` only. Nor is there a view of a column that is null for a query whose evidence
-        position is known.
+        Whether the column ``visible`` is known. If not, the model has only rows of the views
+        ``all`` and ``mixed``. A column with a null for a query with a known evidence position also
+        has no view.
     on_filter_panel : bool
-        Whether the model, under this or another name, chose which queries are in the benchmark.
+        Whether the model, under any name, selected the benchmark's queries.
     is_truncating : bool
-        Whether the model is the control that is known to cut late evidence off.
+        Whether the model is the control that cuts off late evidence.
     """
 
     model: str
@@ -70,7 +70,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class ResultTables:
-    """The tables of one language pair, in the columns of the specs of these names."""
+    """The tables of a language pair: BUCKET_SCORES, PSI_TABLE and COMPARISONS rows."""
 
     buckets: pl.DataFrame
     psi: pl.DataFrame
@@ -94,20 +94,20 @@ class _Model:
 
 @dataclass(frozen=True)
 class _Queries:
-    """What the rows of all models share: the queries, their documents, and parts of them."""
+    """The queries and documents that all models share, and their subsets."""
 
     documents: IntArray
     lengths: FloatArray
     positions: FloatArray
     parts: list[tuple[str, str, BoolArray]]
-    """Domain, length bucket, and which queries."""
+    """Domain, length bucket, and mask of the queries."""
     members: dict[str, tuple[BucketScheme, Memberships]]
     unplaced: dict[str, BoolArray]
-    """Queries that a scheme has no bucket for, as their evidence has no one place."""
+    """Masks of the queries without a bucket in a scheme, because evidence has no single position."""
     located: BoolArray
-    """Queries of which it is known where the evidence is."""
+    """Mask of the queries with a known evidence position."""
     clusters: IntArray | None
-    """What each query's document is part of."""
+    """The cluster of each query's document."""
 
     def units(self, chosen: BoolArray) -> IntArray | None:
         """Return the independent units of some queries; see `units_of`."""
@@ -115,7 +115,7 @@ class _Queries:
         return units_of(self.documents[chosen], clusters)
 
 
-# Its products are small: a second thread of BLAS would wait, spinning, for nothing.
+# The matrix products are small, so a second BLAS thread would only wait.
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def result_tables(
     evaluated: Iterable[Evaluated],
@@ -130,48 +130,48 @@ def result_tables(
     pairs: Sequence[tuple[str, str]] = (),
     settings: Uncertainty | None = None,
 ) -> ResultTables:
-    """Make the result tables of one language pair.
+    """Compute the result tables of a language pair.
 
     Parameters
     ----------
-    evaluated : the models, all with scores of the same queries; taken one at a time, so that a
-        generator need not hold the scores of all.
-    labels : written into every row.
+    evaluated : the models, with scores of the same queries. They are consumed one at a time, so a
+        generator saves memory.
+    labels : the labels of every row.
     metrics, schemes : metric columns and bucket schemes, by name.
-    length_buckets : also rows per length bucket that holds queries, if two or more do.
-    domains : also rows per domain, if there are two or more.
-    control : the model that knows no position; the others are compared with it.
-    windows : pairs of models that differ in nothing but the length of the input, longer first.
-    pairs : further models to compare, the first of each with the second.
-    settings : the defaults when None.
+    length_buckets : also rows per length bucket, if two or more have queries.
+    domains : also rows per domain, with two or more domains.
+    control : the position-blind model; the others are compared with it.
+    windows : pairs of models that differ only in input length, the longer input first.
+    pairs : further pairs of models to compare.
+    settings : None for the defaults.
 
     Returns
     -------
     ResultTables
-        PSI: per model one row per part, scheme, metric and evidence view; `n_queries` and `mean`
-        are over all queries of the part and view that have a score, whether in a bucket or not,
-        `mean_of_buckets` is the mean over bucket means (what PosIR publishes per length bucket);
-        what is undefined is null, never 0. p-values are adjusted over the models of one metric,
-        scheme and view (Holm), those of domains and lengths over all of them (Benjamini and
-        Hochberg). Queries whose evidence is mixed have rows of their own, evidence `mixed`.
-        Buckets: one row per bucket of those.
-        Comparisons: each model with the control, and those of `windows` and `pairs`.
+        PSI: one row per model, domain or length, scheme, metric and evidence view. ``n_queries``
+        and ``mean`` cover all queries of the view with a score, also those without a bucket.
+        ``mean_of_buckets`` is the mean of bucket means (PosIR's value per length bucket). Undefined
+        values are null, never 0. p-values are adjusted over the models of one metric, scheme and
+        view (Holm); in domains and lengths over all of these (Benjamini and Hochberg). Queries with
+        mixed evidence have separate rows (evidence ``mixed``).
+        Buckets: one row per bucket of each PSI row.
+        Comparisons: each model with the control, and the pairs of ``windows`` and ``pairs``.
 
     Raises
     ------
     InputError
-        If the models were not scored on the same queries, a metric is missing, scores or settings
-        are out of range, or a scheme places queries by spans and none has one.
+        If the models have scores of different queries, a metric is missing, scores or settings are
+        out of range, or a scheme needs spans and no query has one.
     """
     chosen = settings or Uncertainty()
     models: list[_Model] = []
     for one in evaluated:
         if not models:
-            asked = one.scores.select(_SAME)
+            shared_ids = one.scores.select(_SAME)
             queries = _shared(one.scores, schemes, length_buckets, domains)
-        models.append(_model(one, asked, metrics, control))
+        models.append(_model(one, shared_ids, metrics, control))
     if not models:
-        raise InputError("no model to aggregate; give the scores of one or more")
+        raise InputError("no model to aggregate; give the scores of at least one")
     by_name = {model.model: model for model in models}
     blind = by_name.get(control or "")
 
@@ -186,10 +186,10 @@ def result_tables(
     pooled = psi.filter(domain=ALL, length_bucket=ALL)
     rows = {tuple(row[name] for name in key): row for row in pooled.iter_rows(named=True)}
     related = [(model, blind, "control") for model in models if blind and model is not blind]
-    given = {"shorter_input": windows, "given": pairs}
+    requested = {"shorter_input": windows, "given": pairs}
     related += [
         (by_name[one], by_name[other], relation)
-        for relation, named in given.items()
+        for relation, named in requested.items()
         for one, other in named
         if one in by_name and other in by_name
     ]
@@ -234,8 +234,8 @@ def _shared(
         scheme = bucket_scheme(name)
         if scheme.needs_span and frame.height and not has_span.any():
             raise InputError(
-                f"buckets {name}: none of the {frame.height} queries has one evidence span; where "
-                "evidence is known by class, or is several spans, take thirds or thirds-every-tag"
+                f"buckets {name}: none of the {frame.height} queries has a single evidence span; for "
+                "evidence known by class, or several spans, use thirds or thirds-every-tag"
             )
         members[name] = (scheme, assign(frame, scheme))
         unplaced[name] = is_mixed | ~has_span.to_numpy()
@@ -261,24 +261,24 @@ def _is_located(frame: pl.DataFrame) -> BoolArray:
 
 
 def _order_in_document() -> pl.Expr:
-    """Return what a document's queries are ordered by: the middle of the evidence, or its class."""
+    """Return the sort key of a document's queries: the middle of the evidence, or its class."""
     target = pl.col("target_position").cast(pl.String)
-    place = target.replace_strict(THIRDS, [1 / 6, 3 / 6, 5 / 6], default=3 / 6)
+    third_middle = target.replace_strict(THIRDS, [1 / 6, 3 / 6, 5 / 6], default=3 / 6)
     middle, length = (pl.col(n).cast(pl.Float64) for n in ("span_mid_char", "pos_char_length"))
-    return pl.coalesce(middle, place * length)
+    return pl.coalesce(middle, third_middle * length)
 
 
 def _model(
-    evaluated: Evaluated, asked: pl.DataFrame, metrics: Sequence[str], control: str | None
+    evaluated: Evaluated, shared_ids: pl.DataFrame, metrics: Sequence[str], control: str | None
 ) -> _Model:
     frame = evaluated.scores
     missing = [name for name in metrics if name not in frame.columns]
     if missing:
-        raise InputError(f"no scores for the metrics {missing}; found {frame.columns}")
-    if not frame.select(_SAME).equals(asked):
+        raise InputError(f"no scores for the metrics {missing}; available: {frame.columns}")
+    if not frame.select(_SAME).equals(shared_ids):
         raise InputError(
-            f"model {evaluated.model!r} has scores of other queries than the first model: "
-            f"{frame.height} and {asked.height} rows; models are compared on the same queries"
+            f"model {evaluated.model!r} and the first model have scores of different queries "
+            f"({frame.height} and {shared_ids.height} rows); score all models on the same queries"
         )
     views = {"all": np.ones(frame.height, dtype=np.bool_)}
     located = frame.filter(_is_located(frame))
@@ -306,17 +306,17 @@ def _rows(
     metric: str,
     labels: RowLabels,
     settings: Uncertainty,
-) -> tuple[Rows, Rows]:
-    """Make a model's bucket rows and PSI rows of one scheme and metric."""
+) -> tuple[TableRows, TableRows]:
+    """Return a model's bucket rows and PSI rows for one scheme and metric."""
     scheme, members = queries.members[scheme_name]
-    buckets: Rows = []
-    psi: Rows = []
+    buckets: TableRows = []
+    psi: TableRows = []
     for domain, length, part in queries.parts:
         estimates: dict[bytes, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
         for view, mask in model.views.items():
-            # Without a span there is no recall of spans.
+            # A query without a span has no span metric.
             chosen = part & mask & ~np.isnan(model.scores[metric])
-            key = chosen.tobytes()  # views of the same queries have the same figures
+            key = chosen.tobytes()  # views with the same queries share their estimate
             if key not in estimates:
                 placed = members.among(chosen)
                 estimates[key] = estimate_row(
@@ -372,7 +372,7 @@ def _rows(
 
 
 def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
-    """Fill `p_adjusted` and `p_control_adjusted`: Holm's of pooled rows, else BH's."""
+    """Fill ``p_adjusted`` and ``p_control_adjusted``: Holm for pooled rows, else BH."""
     is_of_all = (pl.col("domain") == ALL) & (pl.col("length_bucket") == ALL)
     family = ["metric", "buckets", "evidence", is_of_all]
 
@@ -394,7 +394,7 @@ def _adjusted(psi: pl.DataFrame) -> pl.DataFrame:
 
 
 def holm(p_values: FloatArray) -> FloatArray:
-    """Holm's step-down adjusted p-values (Scandinavian Journal of Statistics 6, 1979); NaN stays.
+    """Holm's step-down adjusted p-values (Scandinavian Journal of Statistics 6, 1979); keeps NaN.
 
     They bound the probability of one or more false rejections (family-wise error rate).
     """
@@ -407,7 +407,7 @@ def holm(p_values: FloatArray) -> FloatArray:
 
 
 def benjamini_hochberg(p_values: FloatArray) -> FloatArray:
-    """Adjusted p-values of Benjamini and Hochberg; NaN stays.
+    """Adjusted p-values of Benjamini and Hochberg; keeps NaN.
 
     They bound the expected share of false rejections among all (false discovery rate).
     """
@@ -431,10 +431,10 @@ def _compared(
     *,
     psi: dict[tuple[str, ...], dict[str, Any]],
     level: float,
-) -> Rows:
-    """Compare two models on all queries, and on those whose evidence the first one saw.
+) -> TableRows:
+    """Compare two models on all queries, and on queries with the evidence in the first's input.
 
-    ``psi``: PSI rows of all queries by model, scheme, metric and view.
+    ``psi``: pooled PSI rows by model, scheme, metric and view.
     """
     scheme, members = queries.members[scheme_name]
     a, b = first.scores[metric], second.scores[metric]
@@ -461,7 +461,7 @@ def _compared(
             units=units,
         )
         means = mean_difference(a[chosen], b[chosen], documents, level=level, units=units)
-        # Only the view `all` is surely the same queries for both.
+        # Only the view `all` has the same queries for both models.
         theirs = dict.fromkeys(mine)
         if view == "all":
             theirs = psi[second.model, scheme.name, metric, view]
@@ -500,11 +500,11 @@ def _gains(
     known: BoolArray,
     level: float,
 ) -> dict[str, Any]:
-    """Gain of the first model on queries whose evidence only it saw; scores are ``known``.
+    """Return the gains of the first model, on queries with ``known`` scores.
 
-    ``cut_gain`` is of these: what truncation costs the second model there. ``uncut_gain`` is of
-    queries whose documents the second one read whole: near 0 for two input lengths of one model
-    unless the length does something else.
+    ``cut_gain`` covers queries with evidence only in the first model's input: the cost of
+    truncation for the second model. ``uncut_gain`` covers queries whose whole documents the second
+    model read; for two input lengths of one model it is near 0 unless length has another effect.
     """
     if first.seen is None or second.seen is None or "whole" not in second.views:
         return {}
@@ -519,7 +519,7 @@ def _gains(
 
 
 def rows_frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
-    """Collect rows into the columns of a table; NaN becomes null."""
+    """Return rows as a frame in the columns of a spec; NaN becomes null."""
     listed = list(rows)
     columns = {name: [row[name] for row in listed] for name in spec.column_names}
     return pl.DataFrame(columns, schema=spec.empty().schema).with_columns(

@@ -1,13 +1,13 @@
-"""Position and length buckets as data, and which queries sit in which bucket.
+"""Position and length buckets, and the assignment of queries to buckets.
 
-Four schemes: `squad` (SQuAD-PosQ's ranges of the evidence's start, in characters), `thirds`
-(beginning, middle, end: one for each query), `thirds-every-tag` (the same, a query counting in each
-third its recipe tags it with, as Myopic's Table 1 does) and `relative-N` (N equal bins of the
+Four schemes: ``squad`` (SQuAD-PosQ's ranges of the start of the evidence, in characters),
+``thirds`` (beginning, middle, end: one per query), ``thirds-every-tag`` (the same, but a query
+counts in each third of its tags, like Myopic's Table 1) and ``relative-N`` (N equal bins of the
 relative position of the evidence's middle; PosIR uses relative-20).
 
-Evidence in several thirds is `mixed`: in no bucket of `thirds`, in each of its own of
-`thirds-every-tag`. `squad` and `relative-N` place a query by its one span; one of several spans, or
-known by class alone, is in no bucket of theirs.
+Evidence in several thirds is ``mixed``: in no bucket of ``thirds``, and in several buckets of
+``thirds-every-tag``. ``squad`` and ``relative-N`` need a single span; a query with several spans,
+or with only a class, is in none of their buckets.
 """
 
 import re
@@ -23,9 +23,9 @@ from psibench.text.lengths import MOST_CHARS
 
 THIRDS = ("beginning", "middle", "end")
 MIXED = "mixed"
-"""Class of evidence that lies in several thirds."""
+"""Class of evidence in several thirds."""
 UNKNOWN = "unknown"
-"""Class of evidence that was not found in its document: in no bucket, and in the means."""
+"""Class of evidence that was not found in its document; in means, but in no bucket."""
 EVERY_TAG = "thirds-every-tag"
 SQUAD_EDGES = (0, 100, 200, 300, 400, 500, 3120)
 LENGTH_EDGES = (0, 512, 1024, 1536)
@@ -37,7 +37,7 @@ MAX_RELATIVE_BINS = 1000
 
 @dataclass(frozen=True)
 class Bucket:
-    """One bucket; `low` and `high` in the unit of its scheme (characters or share of length)."""
+    """One bucket; ``low`` and ``high`` are in characters or shares of length, by scheme."""
 
     label: str
     low: float
@@ -46,7 +46,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class BucketScheme:
-    """A named list of buckets; `rule` is the key of the membership rule."""
+    """A named list of buckets; ``rule`` is the key of its membership rule."""
 
     name: str
     rule: str
@@ -59,13 +59,13 @@ class BucketScheme:
 
     @property
     def needs_span(self) -> bool:
-        """Whether a query is placed by its one span; else by the class of its evidence."""
+        """Whether buckets depend on a query's single span, not on its class of evidence."""
         return self.rule in ("start_char", "relative")
 
 
 @dataclass(frozen=True)
 class Memberships:
-    """Query `query_index[i]` sits in bucket `bucket_index[i]`; int64 ``(n_memberships,)`` each.
+    """Query ``query_index[i]`` is in bucket ``bucket_index[i]``; int64 ``(n_memberships,)`` each.
 
     Ordered by query, then bucket. A query may occur several times or not at all.
     """
@@ -74,14 +74,14 @@ class Memberships:
     bucket_index: np.ndarray
 
     def among(self, chosen: np.ndarray) -> "Memberships":
-        """Keep those of some queries, bool ``(n_queries,)``; these are numbered from 0 anew."""
+        """Return the memberships of the chosen queries, bool ``(n_queries,)``, renumbered from 0."""
         held = chosen[self.query_index]
         number = np.cumsum(chosen) - 1
         return Memberships(number[self.query_index[held]], self.bucket_index[held])
 
 
 def bucket_scheme(name: str) -> BucketScheme:
-    """Return the scheme of a name: ``squad``, ``thirds``, ``thirds-every-tag``, ``relative-N``."""
+    """Return the scheme ``squad``, ``thirds``, ``thirds-every-tag`` or ``relative-N`` by name."""
     if name == "squad":
         pairs = zip(SQUAD_EDGES[:-1], SQUAD_EDGES[1:], strict=True)
         return BucketScheme(
@@ -101,7 +101,7 @@ def bucket_scheme(name: str) -> BucketScheme:
 
 
 def fitting_schemes(spans: pl.Series) -> tuple[str, ...]:
-    """Return the default schemes; without any span (all null) those that place queries by class."""
+    """Return the default schemes; if all spans are null, only schemes by class of evidence."""
     by_span = spans.count() > 0
     return tuple(name for name in DEFAULT_SCHEMES if by_span or not bucket_scheme(name).needs_span)
 
@@ -121,19 +121,19 @@ def assign(frame: pl.DataFrame, scheme: BucketScheme) -> Memberships:
     Parameters
     ----------
     frame : (n_queries, ...) frame
-        The columns of the query-scores table that the scheme reads: `span_start_char` for squad,
-        `target_position` for thirds, `target_positions` for thirds-every-tag,
-        `span_mid_char` and `pos_char_length` for relative-N.
+        Columns of the query-scores table: ``span_start_char`` for squad, ``target_position`` for
+        thirds, ``target_positions`` for thirds-every-tag, ``span_mid_char`` and
+        ``pos_char_length`` for relative-N.
     scheme : the buckets.
 
     Returns
     -------
     Memberships
-        squad: both ends inclusive, so a start of exactly 100 sits in two buckets and one beyond
-        3120 in none. thirds-every-tag: a query of two tags sits in two. thirds and relative-N: one
-        bucket per query; none where thirds has `mixed` or `unknown`, or a scheme of spans null.
-        relative-N: right-closed bins, the first includes 0, computed in whole numbers (a middle on
-        an edge is never rounded across it).
+        squad: both ends are inclusive, so a start of exactly 100 is in two buckets, and a start
+        beyond 3120 in none. thirds-every-tag: a query with two tags is in two buckets. thirds and
+        relative-N: one bucket per query; none for ``mixed``, ``unknown`` or a null span.
+        relative-N: right-closed bins, the first includes 0, computed with integers, so that rounding
+        never moves a middle across an edge.
     """
     inside = _RULES[scheme.rule](frame, scheme)
     query_index, bucket_index = np.nonzero(inside)
@@ -177,28 +177,28 @@ _RULES: dict[str, Callable[[pl.DataFrame, BucketScheme], np.ndarray]] = {
 def relative_bin(twice_mid: np.ndarray, length: np.ndarray, *, n_bins: int) -> np.ndarray:
     """Right-closed bin of min(mid, length) / length among n equal bins; the first includes 0.
 
-    `twice_mid` (span start + end) and `length` are int64 ``(n,)``, in characters; so is the
-    result, in 0..n_bins - 1.
+    ``twice_mid`` (span start + end) and ``length`` are int64 ``(n,)``, in characters. Returns
+    int64 ``(n,)`` in 0..n_bins - 1.
     """
     clipped = np.minimum(twice_mid, 2 * length)
     return np.maximum(-(-n_bins * clipped // (2 * length)) - 1, 0)
 
 
 def class_of(positions: pl.Expr) -> pl.Expr:
-    """Return the class of evidence in a list of thirds: the only one, or mixed; null of none."""
+    """Return the class of a list of thirds: the only third, or mixed; null if empty."""
     held = positions.list.unique().list.len()
     return pl.when(held == 1).then(positions.list.first()).when(held > 1).then(pl.lit(MIXED))
 
 
 def third_of_span(start: pl.Expr, end: pl.Expr, length: pl.Expr) -> pl.Expr:
-    """Return beginning, middle or end by the third a span's middle falls in; null stays null."""
+    """Return the third of a span's middle: beginning, middle or end; keeps null."""
     return pl.struct(twice_mid=start + end, length=length).map_batches(
         _thirds_of, return_dtype=pl.String
     )
 
 
-def _thirds_of(places: pl.Series) -> pl.Series:
-    known = places.struct.unnest()
+def _thirds_of(spans: pl.Series) -> pl.Series:
+    known = spans.struct.unnest()
     filled = known.fill_null(1)
     twice_mid, length = (filled.get_column(name).to_numpy() for name in known.columns)
     names = np.array(THIRDS, dtype=object)[relative_bin(twice_mid, length, n_bins=3)]
@@ -208,10 +208,10 @@ def _thirds_of(places: pl.Series) -> pl.Series:
 
 
 def length_bucket(tokens: pl.Expr, edges: Sequence[int] = LENGTH_EDGES[1:]) -> pl.Expr:
-    """Return the bucket of a token count between edges, right-closed; null stays null.
+    """Return the right-closed bucket of a token count between edges; keeps null.
 
-    Of PosIR's edges they are Q1..Q4: (0, 512], (512, 1024], (1024, 1536], above. Others are named
-    by their tokens, as ``L2 2049-8192``, so that they are never taken for PosIR's.
+    With PosIR's edges the buckets are Q1..Q4: (0, 512], (512, 1024], (1024, 1536], above. Other
+    buckets have their tokens in the name, e.g. ``L2 2049-8192``, to differ from PosIR's.
     """
     labels: Sequence[str] = LENGTH_BUCKETS
     if tuple(edges) != LENGTH_EDGES[1:]:
@@ -221,18 +221,18 @@ def length_bucket(tokens: pl.Expr, edges: Sequence[int] = LENGTH_EDGES[1:]) -> p
 
 
 def refuse_odd_edges(edges: Sequence[int]) -> Sequence[int]:
-    """Return edges of length buckets; InputError if they do not rise, or are too many."""
+    """Return the edges of length buckets; raise InputError if they do not increase or are too many."""
     rising = all(low < high for low, high in pairwise((0, *edges)))
     if not rising or not 1 <= len(edges) <= MOST_LENGTH_EDGES or edges[-1] > MOST_CHARS:
         raise InputError(
-            f"edges of length buckets {list(edges)}; allowed: 1 to {MOST_LENGTH_EDGES} numbers of "
-            "tokens that rise, e.g. 2048 8192 16384"
+            f"edges of length buckets {list(edges)}; allowed: 1 to {MOST_LENGTH_EDGES} increasing "
+            "numbers of tokens, e.g. 2048 8192 16384"
         )
     return edges
 
 
 def edges_of(length_buckets: bool | Sequence[int]) -> Sequence[int]:
-    """Return the edges that a setting of length buckets names, else PosIR's."""
+    """Return the edges of a length-bucket setting, by default PosIR's."""
     return (
         LENGTH_EDGES[1:] if isinstance(length_buckets, bool) else refuse_odd_edges(length_buckets)
     )

@@ -1,20 +1,20 @@
-"""Runs of chunks: documents ranked by their best chunk, and how much of the evidence chunks hold.
+"""Runs of chunks: rankings of documents by their best chunk, and metrics of evidence in chunks.
 
-A chunk is the characters [start, end) of a document. What counts is the evidence *span*, never a
-chunk's id: however a corpus is cut, its runs are scored on the same labels. With E the characters
-of a query's evidence and C those of its first k chunks that are of the evidence's document:
+A chunk is the characters [start, end) of a document. The metrics use the evidence *span*, never a
+chunk's id, so the labels are the same for any chunking. Let E be the characters of a query's
+evidence, and C the characters of its first k chunks from the document with the evidence:
 
     span-recall@k    |E and C| / |E|
     span-whole@k     1 if C holds all of E
-    span-in-chunk@k  1 if each evidence span is whole inside one of these chunks
+    span-in-chunk@k  1 if each evidence span is inside one of these chunks
 
 The first is the recall of Smith and Troynikov, "Evaluating Chunking Strategies for Retrieval",
-2024, of characters in place of tokens. What cuts texts may strip white space: a gap of up to `GAP`
-characters, whatever they are, between two parts that C holds of a span or at the span's end (not
-its start) counts as held.
+2024, for characters instead of tokens. Chunkers may strip white space, so a gap of up to `GAP`
+characters between two parts of a span in C, or at the end of a span (not its start), counts as
+included.
 
-Documents score as their best chunk does (MaxP: Dai and Callan, SIGIR 2019, arXiv:1905.09217). Of a
-run of documents each is one chunk, the whole of it.
+A document has the score of its best chunk (MaxP: Dai and Callan, SIGIR 2019, arXiv:1905.09217). In
+a run of documents each document is one chunk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,64 +38,65 @@ SPAN_METRICS = (
     "span-whole@10",
     "span-in-chunk@10",
 )
-"""Those of a run of chunks if none are named, beside `HEADLINE_METRICS`."""
-PLACE = ("doc_id", "start", "end")
+"""Default metrics of a run of chunks, in addition to `HEADLINE_METRICS`."""
+CHUNK_COLUMNS = ("doc_id", "start", "end")
 GAP = 4
-"""Characters: an empty line, a line end with some indentation."""
+"""Characters, e.g. of an empty line, or of a line end with indentation."""
 MOST_TIED, DRAWS = 10, 1000
-"""Tied chunks that hold evidence of one query, up to which all sets of them are counted; of more,
-so many sets are drawn, seeded by the query's id."""
+"""Up to ``MOST_TIED`` tied chunks with evidence of a query, all sets of chunks are counted; with more
+chunks, ``DRAWS`` sets are drawn, with the query's id as seed."""
 
 
 def document_metrics(metrics: Sequence[str]) -> list[str]:
-    """Return the metrics that are of documents, not of spans."""
+    """Return the metrics of documents, without span metrics."""
     return [name for name in metrics if name.partition("@")[0] not in SPAN_KINDS]
 
 
 def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
-    """Refuse chunks, columns `PLACE`, that are not 0 <= start < end in whole numbers."""
+    """Raise InputError unless chunks have 0 <= start < end, in whole numbers."""
     start, end = pl.col("start"), pl.col("end")
     sound = (start >= 0) & (start < end) & (end <= MOST_CHARS)
     sound &= (start == start.round()) & (end == end.round())
     odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
     if not odd.is_empty():
-        doc_id, *ends = odd.select(PLACE).row(0)
+        doc_id, *ends = odd.select(CHUNK_COLUMNS).row(0)
         first, last = (int(n) if n is not None and n % 1 == 0 else n for n in ends)
         raise InputError(
-            f"{source}: a chunk of document {doc_id!r} has the start {first} and the end {last} "
-            f"({odd.height} such rows); allowed: 0 <= start < end, whole numbers, characters of "
-            "the document, end exclusive"
+            f"{source}: a chunk of document {doc_id!r} has start {first} and end {last} "
+            f"({odd.height} such rows); allowed: whole numbers with 0 <= start < end, in "
+            "characters of the document, end exclusive"
         )
 
 
 def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -> None:
-    """Refuse chunks that end beyond their document; ``lengths``: doc_id and length, characters."""
+    """Raise InputError if chunks end beyond their document; ``lengths``: doc_id, length (characters)."""
     known = lengths.drop_nulls().group_by("doc_id").agg(pl.col("length").max())
     beyond = chunks.join(known, on="doc_id").filter(pl.col("end") > pl.col("length"))
     if not beyond.is_empty():
-        doc_id, start, end, length = beyond.sort(PLACE).select(*PLACE, "length").row(0)
+        doc_id, start, end, length = (
+            beyond.sort(CHUNK_COLUMNS).select(*CHUNK_COLUMNS, "length").row(0)
+        )
         raise InputError(
-            f"{source}: a chunk of document {doc_id!r} is [{start}, {end}), and the document has "
+            f"{source}: a chunk of document {doc_id!r} is [{start}, {end}), but the document has "
             f"{length} characters ({beyond.height} such rows); start and end must be characters, "
-            "not bytes or tokens, of the text that the queries' spans are of"
+            "not bytes or tokens, of the same text as the queries' spans"
         )
 
 
 def rank_run(
     scores: pl.DataFrame, *, top_k: int | None = None, source: str = "the run"
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Rank a run of documents, or of chunks: the run of documents, and that of chunks or None.
+    """Rank a run of documents or chunks; return the run of documents, and of chunks or None.
 
     Parameters
     ----------
-    scores : (n_pairs, >=3) frame with query_id, doc_id and score; of chunks also chunk_id, start
-        and end: then chunks are ranked, and top_k counts chunks; those that tie with the last of
-        them are kept too.
-    top_k, source : as of `rank_documents`.
+    scores : (n_pairs, >=3) frame with query_id, doc_id and score; for chunks also chunk_id, start
+        and end. Then top_k counts chunks, and chunks tied with the last one are kept.
+    top_k, source : as in `rank_documents`.
 
     Returns
     -------
-    Frames in the columns of the run table; that of chunks also has chunk_id, start and end.
+    Frames in the columns of the run table; the run of chunks also has chunk_id, start and end.
     """
     if "chunk_id" not in scores.columns:
         return rank_documents(scores, top_k, source=source), None
@@ -104,7 +105,7 @@ def rank_run(
     if top_k is not None:
         ranked = with_ties(ranked).filter(pl.col("tied_from") <= top_k)
         ranked = ranked.drop("tied_from", "tied_to")
-    places = scores.select("chunk_id", *PLACE).unique("chunk_id")
+    places = scores.select("chunk_id", *CHUNK_COLUMNS).unique("chunk_id")
     chunks = ranked.join(places, on="chunk_id", how="left", maintain_order="left")
     best = chunks.group_by("query_id", "doc_id").agg(pl.col("score").max())
     return rank_documents(best, source=source), chunks
@@ -119,10 +120,10 @@ def score_queries(
     metrics: Sequence[str],
     **further: Any,
 ) -> pl.DataFrame:
-    """Score every query as `query_scores` does, among the metrics also those of spans.
+    """Score every query like `query_scores`, also with span metrics.
 
-    ``run`` and ``chunks`` are as `rank_run` returns them; ``further`` goes to `query_scores`.
-    Metrics of spans are null where a query's evidence is known by class alone.
+    ``run`` and ``chunks`` are the result of `rank_run`; ``further`` goes to `query_scores`. Span
+    metrics are null for a query without a span.
     """
     parse_metrics(metrics, also=SPAN_KINDS)
     plain = document_metrics(metrics)
@@ -137,13 +138,14 @@ def score_queries(
 def span_metrics(
     chunks: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame, *, metrics: Sequence[str]
 ) -> pl.DataFrame:
-    """Say how much of each query's evidence the first chunks hold, by the kinds of `SPAN_KINDS`.
+    """Compute the span metrics of each query; the kinds are in `SPAN_KINDS`.
 
     Parameters
     ----------
-    chunks : ranked: query_id, rank, doc_id, start, end; without the last two, whole documents.
-    queries, qrels : columns of those tables; a span counts up to the end of its document.
-    metrics : names; those of documents are passed over.
+    chunks : a ranked run with query_id, rank, doc_id, start, end; without start and end, each
+        document is one chunk.
+    queries, qrels : columns of these tables; a span counts up to the end of its document.
+    metrics : names; metrics of documents are ignored.
 
     Returns
     -------
@@ -224,10 +226,10 @@ def span_metrics(
 
 
 def _cases(held: pl.DataFrame, spans: pl.DataFrame, k: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the cases that ties leave open at rank k, and the tied chunks that each takes in.
+    """Return the possible cases of ties at rank k, and the tied chunks in each case.
 
-    The first frame has query_id, case and share (how much of all orders a case is; 1 where nothing
-    is open), the second query_id, case and the rank of each chunk.
+    The first frame has query_id, case, and the case's share of all orders (1 without ties); the
+    second has query_id, case, and the rank of each chunk.
     """
     cases, members = [], []
     is_open = (pl.col("tied_from") <= k) & (pl.col("tied_to") > k)
@@ -248,7 +250,7 @@ def _cases(held: pl.DataFrame, spans: pl.DataFrame, k: int) -> tuple[pl.DataFram
 def _sets(
     ranks: Sequence[int], *, n_tied: int, n_taken: int, seed: str
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield which of some tied chunks are among those taken, each with its share of all orders."""
+    """Yield the possible sets of tied chunks in the first ranks, with their shares of all orders."""
     n_others = n_tied - len(ranks)
     if len(ranks) > MOST_TIED:
         draw = np.random.default_rng(crc32(seed.encode()))

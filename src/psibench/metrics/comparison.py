@@ -1,9 +1,9 @@
-"""Systems on the same queries: which scores more, which depends more on position than another.
+"""Comparison of systems on the same queries: means, and dependence on position.
 
-Questions differ in difficulty, and the difficulty may go with position: then every system shows
-a profile, the position-blind control too. What is a system's own shows only against another one
-on the same queries. A difference of two PSIs is not enough for that where the means differ, since
-a ratio means another thing at .9 than at .5; so profiles are compared on two scales.
+The difficulty of questions may vary with position. Then every system has a profile, also the
+position-blind control, so a system's effect shows only in a comparison on the same queries. If the
+means differ, the difference of two PSIs is not enough, because a ratio at .9 means something else
+than at .5. So profiles are compared on two scales.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from psibench.metrics.inference import (
 
 @dataclass(frozen=True)
 class ProfileComparison:
-    """Whether two systems' profiles differ (slope, bend, one bucket); None: not to be told.
+    """Test of whether two systems' profiles differ (slope, bend, one bucket); None: not tested.
 
     Attributes
     ----------
     p : float or None
-        The larger of the two below; 1 where they point in opposite directions, or where one scale
-        shows no difference at all. A difference is claimed only where both scales show it.
+        The larger of the two below; 1 if they point in opposite directions, or if one scale shows
+        no difference at all. Profiles differ only if both scales show it.
     p_hit : float or None
-        On the hit scale, ``yA / mean(yA) - yB / mean(yB)``: equal if what one finds is a constant
-        share of what the other finds.
+        On the hit scale, ``yA / mean(yA) - yB / mean(yB)``: 0 if one system finds a constant share
+        of the other's hits.
     p_miss : float or None
         On the miss scale, ``(1 - yA) / (1 - mean yA) - (1 - yB) / (1 - mean yB)``.
     """
@@ -66,12 +66,13 @@ def compare_profiles(
     Parameters
     ----------
     first, second, documents, lengths, positions : arrays of shape (n_queries,)
-        Scores of both, in [0, 1]; the query's document, its length, and what a document's queries
-        are ordered by.
+        Scores of both, in [0, 1]; the query's document, its length, and the sort key of a
+        document's queries.
     query_index, bucket_index : int arrays of shape (n_memberships,)
-        Which query sits in which bucket.
+        Query ``query_index[i]`` is in bucket ``bucket_index[i]``.
     within : bool
-        Whether documents hold several buckets: `within_documents`, else `between_documents`.
+        Whether to use `within_documents` (documents with several buckets), or
+        `between_documents`.
     units : int array of shape (n_queries,), or None
         The independent unit of each query's document (see `units_of`).
     """
@@ -81,7 +82,7 @@ def compare_profiles(
 
     def test(difference: FloatArray) -> BucketTest:
         difference = np.where(np.abs(difference) < SCORE_ROUNDING, 0.0, difference)
-        if not difference.any():  # one finds (or misses) a constant share of what the other does
+        if not difference.any():  # a constant share of the other's hits or misses
             return BucketTest(0, np.zeros(1), p=1.0)
         if within:
             n_buckets = int(bucket_index.max(initial=-1)) + 1
@@ -120,7 +121,7 @@ def mean_difference(
     level: float,
     units: IntArray | None = None,
 ) -> Effect | None:
-    """Difference of two systems' mean scores on the same queries, documents (or units) independent.
+    """Difference of two systems' means on the same queries; documents (or units) are independent.
 
     Arrays of shape (n_queries,). None with fewer than `FEWEST_DOCUMENTS` documents, or with fewer
     than `FEWEST_CLUSTERS` units.
@@ -138,15 +139,15 @@ def mean_difference(
 
 
 def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
-    """Family-wise p-values of "these two systems have the same mean", over all pairs.
+    """Family-wise p-values, over all pairs, of "two systems have the same mean".
 
     Step-down max-T (Westfall and Young, Resampling-Based Multiple Testing, 1993, algorithm 4.1;
     Romano and Wolf, Journal of the American Statistical Association 100, 2005). With D a document's
-    sum of differences, a pair's statistic is that of `mean_difference`,
-    ``T = |sum D| / sqrt(sum D^2)``. Where the D are symmetric about 0, flipping the signs of a
-    document's D, of all pairs at once, leaves the distribution of the T as it is. A pair's p is the
-    share of flips in which the largest T of it and all pairs of smaller T reaches its own; and no
-    less than the p of a pair of larger T. The same data give the same flips.
+    sum of differences, a pair's statistic is ``T = |sum D| / sqrt(sum D^2)``, as in
+    `mean_difference`. If the D are symmetric about 0, flipping the signs of a document's D, for all
+    pairs together, does not change the distribution of the T. A pair's p is the share of flips in
+    which the largest T among this pair and all pairs with smaller T reaches the pair's T; it is at
+    least the p of every pair with a larger T. The same data give the same flips.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
     Returns
     -------
     float64 array of shape (n_pairs,)
-        In the order of `itertools.combinations`; 1 for systems that are alike in each document.
+        In the order of `itertools.combinations`; 1 for systems with equal sums in every document.
     """
     _, owner, _ = renumbered(documents)
     sums = np.array([np.bincount(owner, weights=one) for one in scores])
@@ -185,12 +186,12 @@ def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
     return p
 
 
-def groups_not_told_apart(n: int, differ: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """Return the largest groups of n systems of which no two differ, in order of their members.
+def groups_without_difference(n: int, differ: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """Return the largest groups of n systems in which no two systems differ, sorted by members.
 
     Insert and absorb (Piepho, Journal of Computational and Graphical Statistics 13, 2004): each
-    pair that differs splits the groups that hold both. Two systems share a group exactly where
-    they are not among the pairs that ``differ``.
+    pair in ``differ`` splits the groups with both systems. Two systems share a group exactly if
+    their pair is not in ``differ``.
     """
     groups = [frozenset(range(n))]
     for pair in differ:
@@ -208,12 +209,12 @@ def psi_difference(
 ) -> tuple[float, float, float]:
     """Difference of two PSIs with its interval, by the method of variance estimates recovery.
 
-    Each is (corrected value, low, high). ``low = d - sqrt((a - a_low)^2 + (b_high - b)^2)``, high
-    likewise (Zou and Donner, Statistics in Medicine 27, 2008). A corrected value cannot be
-    negative, so it is too high on average where the interval reaches 0: there the interval of the
-    difference is the union of those with the estimate and with 0. That both answered the same
-    queries is not used: the interval is as of two systems on different queries, too wide where both
-    find the same (`compare_profiles` tests the pairs).
+    Each PSI is (corrected value, low, high). ``low = d - sqrt((a - a_low)^2 + (b_high - b)^2)``,
+    and high likewise (Zou and Donner, Statistics in Medicine 27, 2008). A corrected value cannot be
+    negative, so it is too high on average if its interval reaches 0. The interval of the difference
+    then is the union of the intervals with the estimate and with 0. The method treats the systems
+    as if they had different queries, so the interval is too wide if both find the same
+    (`compare_profiles` tests the pairs).
     """
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     pairs = [(x, y) for x in (a, a if a_low > 0 else 0.0) for y in (b, b if b_low > 0 else 0.0)]
@@ -227,9 +228,10 @@ def psi_difference(
 def psi_difference_columns(
     first: Mapping[str, Any], second: Mapping[str, Any], *, kind: str
 ) -> dict[str, float | None]:
-    """Return the columns of the difference of two rows' PSI, ``psi`` or ``psi_same``.
+    """Return the difference of two rows' PSI (``psi`` or ``psi_same``) and its interval.
 
-    psi_difference, psi_difference_low and psi_difference_high; null where a row has no such PSI.
+    The columns are psi_difference, psi_difference_low and psi_difference_high; null if a row lacks
+    the PSI.
     """
     names = (f"{kind}_corrected", f"{kind}_low", f"{kind}_high")
     one, other = (tuple(row[name] for name in names) for row in (first, second))

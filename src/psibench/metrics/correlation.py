@@ -1,8 +1,8 @@
-"""Correlation of two columns of scores, and of many short rows with positions at once.
+"""Correlations of two columns of scores, and of many short rows with positions.
 
-Coefficients are those of scipy.stats: Spearman's, Pearson's and Kendall's tau-b. Values are
-rounded to `DECIMALS`, so that equal means stay equal. A correlation of fewer than three pairs, or
-of a constant column, is undefined: None or NaN, never 0.
+The coefficients are Spearman's, Pearson's and Kendall's tau-b, as in scipy.stats. Values are
+rounded to `CORRELATION_DECIMALS`, so that equal means stay equal. A correlation of fewer than three
+pairs, or of a constant column, is undefined: None or NaN, never 0.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from psibench.metrics.inference import FloatArray
 
 FEWEST_PAIRS = 3
 LARGEST_EXACT = 7
-"""Spearman's p-value is exact up to this many pairs, by all orders; beyond by Student's t."""
+"""Up to this many pairs Spearman's p-value is exact, from all orders; beyond, from Student's t."""
 
 LARGEST_EXACT_TAU = 33
-"""Kendall's p-value is exact up to this many pairs without ties; else by the normal limit."""
+"""Up to this many pairs without ties Kendall's p-value is exact; else from the normal limit."""
 
-DECIMALS = 12
+CORRELATION_DECIMALS = 12
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """A coefficient, its two-sided p-value, and how many pairs it is made of."""
+    """A coefficient, its two-sided p-value, and its number of pairs."""
 
     value: float | None
     p: float | None
@@ -37,14 +37,14 @@ class Correlation:
 
 
 def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Correlation:
-    """Spearman's rank correlation of two columns of equal length; pairs with a NaN are left out.
+    """Spearman's rank correlation of two columns of equal length, without pairs that have a NaN.
 
-    The p-value is exact for up to `LARGEST_EXACT` pairs (ties included), else that of Student's t
-    with n - 2 degrees of freedom, as scipy.stats.spearmanr gives it.
+    The p-value is exact for up to `LARGEST_EXACT` pairs (also with ties), else from Student's t
+    with n - 2 degrees of freedom, like scipy.stats.spearmanr.
     """
     from scipy.stats import spearmanr
 
-    one, other = (np.asarray(side, dtype=np.float64).round(DECIMALS) for side in (x, y))
+    one, other = (np.asarray(side, dtype=np.float64).round(CORRELATION_DECIMALS) for side in (x, y))
     both = ~(np.isnan(one) | np.isnan(other))
     one, other = one[both], other[both]
     n = len(one)
@@ -56,7 +56,7 @@ def spearman(x: npt.ArrayLike, y: npt.ArrayLike) -> Correlation:
 
 
 def _exact_spearman_p(x: FloatArray, y: FloatArray) -> float:
-    """Share of all orders of one column whose coefficient is at least as far from 0."""
+    """Share of all orders of one column with a coefficient at least as far from 0."""
     ranks = average_ranks(np.stack([x, y]))
     first, second = ranks - ranks.mean(axis=1, keepdims=True)
     orders = np.array(list(permutations(range(len(x)))))
@@ -72,23 +72,22 @@ def average_ranks(rows: FloatArray) -> FloatArray:
     return ranks
 
 
-FIGURES = ("slope", "pearson", "spearman", "kendall", "kendall_p")
+ROW_STATISTICS = ("slope", "pearson", "spearman", "kendall", "kendall_p")
 
 
 def correlate_rows(x: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
-    """Correlate each row of `y` with the same row of `x`, ``(n_rows, n)`` each, without NaN.
+    """Correlate each row of ``y`` with the same row of ``x``, ``(n_rows, n)`` each, without NaN.
 
-    The values of a row of `x` differ from each other (they are places). Meant for short rows: it
-    compares all pairs of a row.
+    The values in a row of ``x`` (positions) must differ. For short rows: it compares all pairs.
 
     Returns
     -------
-    `FIGURES` of every row, float64 ``(n_rows,)`` each: least-squares slope, coefficients, and
+    Arrays by name in `ROW_STATISTICS`, float64 ``(n_rows,)`` each: least-squares slope, coefficients, and
     Kendall's two-sided p-value; NaN where undefined.
     """
-    rounded = y.round(DECIMALS)
+    rounded = y.round(CORRELATION_DECIMALS)
     if x.shape[1] < FEWEST_PAIRS:
-        return {name: np.full(len(x), np.nan) for name in FIGURES}
+        return {name: np.full(len(x), np.nan) for name in ROW_STATISTICS}
     centred, deviation = (side - side.mean(axis=1, keepdims=True) for side in (x, rounded))
     slope = (centred * deviation).sum(axis=1) / (centred**2).sum(axis=1)
     values = (
@@ -98,7 +97,7 @@ def correlate_rows(x: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
     )
     constant = np.ptp(rounded, axis=1) == 0
     defined = [np.where(constant, np.nan, value) for value in values]
-    return dict(zip(FIGURES, (slope, *defined), strict=True))
+    return dict(zip(ROW_STATISTICS, (slope, *defined), strict=True))
 
 
 def _product_moment(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -117,11 +116,11 @@ def _kendall_of_rows(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArr
     score, n_tied = sign.sum(axis=1), (sign == 0).sum(axis=1)
     untied = n_pairs - n_tied
     tau = score / np.sqrt(n_pairs * np.where(untied > 0, untied, np.nan))
-    same = (y[:, None, :] == y[:, :, None]).sum(axis=2)  # how many share a value, itself included
+    same = (y[:, None, :] == y[:, :, None]).sum(axis=2)  # number of equal values, with itself
     variance = (n * (n - 1) * (2 * n + 5) - ((same - 1) * (2 * same + 5)).sum(axis=1)) / 18
     p = _two_sided_normal(score / np.sqrt(np.where(variance > 0, variance, np.nan)))
     if n <= LARGEST_EXACT_TAU:
-        fewer = np.rint((n_pairs - np.abs(score)) / 2).astype(np.int64)  # discordant, or concordant
+        fewer = np.rint((n_pairs - np.abs(score)) / 2).astype(np.int64)  # discordant or concordant
         p = np.where(n_tied == 0, _inversion_tails(n)[fewer], p)
     return np.clip(tau, -1, 1), p
 
@@ -135,10 +134,10 @@ def _two_sided_normal(z: FloatArray) -> FloatArray:
 
 @cache
 def _inversion_tails(n: int) -> FloatArray:
-    """Two-sided p-value by the lesser number of discordant or concordant pairs, all orders alike.
+    """Two-sided p-values by the smaller number of discordant or concordant pairs.
 
-    The number of orders of n values with k inversions is the coefficient of x**k in the product
-    of (1 + x + ... + x**i) for i below n.
+    All orders are equally likely. The number of orders of n values with k inversions is the
+    coefficient of x**k in the product of (1 + x + ... + x**i) for i below n.
     """
     counts = [1]
     for i in range(1, n):

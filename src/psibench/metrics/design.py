@@ -1,4 +1,4 @@
-"""The smallest position effect that a benchmark shows, before anything is spent on it."""
+"""The smallest position effect that a planned benchmark can show."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ def smallest_psi(
 ) -> float | None:
     """Return the PSI that is found in 8 of 10 cases if the loss grows evenly over the buckets.
 
-    Found means that the headline test rejects. With a ``control_mean`` it means the verdict
-    *sensitive*: `compare_profiles` with a flat position-blind control rejects, too.
+    "Found" means that the headline test rejects. With a ``control_mean`` it means the verdict
+    *sensitive to position*: `compare_profiles` with a flat position-blind control also rejects.
 
-    Each test compares ``T^2 / 2`` of slope and bend with F(2, G - 2) of G units. Its slope has the
-    noncentrality ``delta^2 / v``, where delta is the loss of the last bucket and, with W the
-    covariance of the places ``c_k = k / (K - 1)`` within a unit and S their sum,
-    ``v = s^2 (1 - rho) / S + (slope_sd mean)^2 sum W^2 / S^2``, s^2 a score's variance. On the hit
-    scale delta and v of each system are those of scores divided by their mean, on the miss scale
-    by 1 - mean; v of the difference is the sum. The systems' errors are independent. How often all
-    three tests reject is the share of fixed quasi-random points.
+    Each test compares ``T^2 / 2`` of slope and bend with F(2, G - 2) for G units. Its slope has the
+    noncentrality ``delta^2 / v``, with delta the loss of the last bucket, and
+    ``v = s^2 (1 - rho) / S + (slope_sd mean)^2 sum W^2 / S^2``, with s^2 the variance of a score, W
+    the covariance of the positions ``c_k = k / (K - 1)`` within a unit, and S their sum. On the hit
+    scale, delta and v use each system's scores divided by its mean; on the miss scale, divided by
+    1 - mean. v of the difference is the sum, because the systems' errors are independent. The power
+    is the share of fixed quasi-random points in which all three tests reject.
 
     Parameters
     ----------
     table : DocumentTable
-        The queries; its scores are not read.
+        The queries; the scores are not used.
     mean, correlation
         Mean score, in (0, 1), and correlation of two scores of one document.
     control_mean
-        Mean score of the control, in (0, 1); None: only the headline test is asked for.
+        Mean score of the control, in (0, 1); None for only the headline test.
     slope_sd
-        Standard deviation of clusters' slopes, as a share of the mean score. Not used where
-        documents are the units.
+        Standard deviation of clusters' slopes, as a share of the mean score. Not used if documents
+        are the units.
 
     Returns
     -------
     float or None
-        In (0, 1); None with fewer than two buckets, where positions differ hardly within documents
-        or in fewer than `FEWEST_DOCUMENTS`, or where no PSI that this mean allows is found that
-        often.
+        In (0, 1). None with fewer than two buckets, with too little variation of positions within
+        documents, with fewer than `FEWEST_DOCUMENTS` documents that have several buckets, or if no
+        PSI that this mean allows has the power.
     """
     from scipy.optimize import brentq
     from scipy.special import gammaincinv, ndtr
@@ -103,14 +103,14 @@ def smallest_psi(
                 rejects &= np.hypot(*difference) > critical * np.hypot(own / a, other / b)
         return float(rejects.mean())
 
-    most = min(1.0, (1 - mean) / middle) - 1e-6  # the best place finds all
+    most = min(1.0, (1 - mean) / middle) - 1e-6  # at the best position everything is found
     if found_share(most) < POWER:
         return None
     return float(brentq(lambda psi: found_share(psi) - POWER, 0.0, most, xtol=1e-5))
 
 
 def _spread(table: DocumentTable, place: FloatArray) -> FloatArray:
-    """Return each document's sum of squares of its queries' places about their mean."""
+    """Return each document's sum of squared deviations of its queries' positions."""
     squares: FloatArray = table.counts @ place**2
     return squares - (table.counts @ place) ** 2 / table.document_sizes
 
@@ -127,17 +127,17 @@ def _normal_points() -> FloatArray:
 
 
 def n_in_several(table: DocumentTable) -> int:
-    """Count the documents that have queries in two buckets or more."""
+    """Return the number of documents with queries in two or more buckets."""
     return int(((table.counts > 0).sum(axis=1) >= 2).sum())
 
 
 def evenly_spread(
     n_queries: int, n_documents: int, *, n_candidates: int = 0, n_held: int = 3
 ) -> DocumentTable:
-    """Deal queries out to documents in turn, and those of a document to its thirds in turn.
+    """Return a table of queries dealt evenly to documents, and to the thirds of a document.
 
-    A document holds ``n_held`` of the thirds. Where there are more ``n_candidates`` than queries,
-    these are a random subsample of them. Scores are 1.
+    A document has queries in ``n_held`` thirds. If there are more ``n_candidates`` than queries,
+    the queries are a random sample of the candidates. Scores are 1.
     """
     number = np.arange(n_queries)
     if n_candidates > n_queries:
@@ -149,24 +149,24 @@ def evenly_spread(
 
 
 def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
-    """Say of queries over thirds which PSI is found in them, most times.
+    """Return a line on the smallest PSI over thirds that these queries can show.
 
-    ``spread`` says how they are spread over documents and thirds, if that is not known.
+    ``spread`` is a remark on their assumed spread over documents and thirds.
     """
     held = f"thirds: {table.counts.sum():,.0f} queries of {len(table.counts):,} documents{spread}"
     held += "" if table.units is None else f" in {table.n_units:,} clusters"
     if (several := n_in_several(table)) < FEWEST_DOCUMENTS:
         return (
-            f"{held}; too few to test within documents: {several:,} are asked about in several "
-            f"thirds, {FEWEST_DOCUMENTS} are needed"
+            f"{held}; too few to test within documents: {several:,} have queries in several thirds, "
+            f"{FEWEST_DOCUMENTS} are needed"
         )
     control = CONTROL_SHARE * MEAN
     psi = smallest_psi(table, control_mean=control)
-    found = "not even the largest PSI is" if psi is None else f"a PSI of {psi:.2f} is"
-    less = "" if psi is None else ", a smaller one less often"
+    found = "not even the largest PSI" if psi is None else f"a PSI of {psi:.2f}"
+    less = "" if psi is None else ", for a smaller PSI less often"
     clusters = "" if table.units is None else f", clusters' slopes vary by {SLOPE_SD:g} of the mean"
     return (
-        f"{held}; {found} called sensitive in about 8 of 10 cases{less} (assumed: one model of "
-        f"mean {MEAN:g} that falls evenly, a flat position-blind control of mean {control:g}, "
-        f"scores of one document correlate at {CORRELATION:g}{clusters})"
+        f"{held}; for {found} the verdict is “sensitive to position” in about 8 of 10 cases{less} "
+        f"(assumptions: one model of mean {MEAN:g} that falls evenly, a flat position-blind control "
+        f"of mean {control:g}, scores of one document correlate at {CORRELATION:g}{clusters})"
     )

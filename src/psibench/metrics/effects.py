@@ -1,8 +1,7 @@
-"""One number with its interval and p, documents or clusters as independent units.
+"""Effects with interval and p-value, with documents or clusters as independent units.
 
-What truncated evidence costs, and the ratio of sums that a difference of means is too. The same
-queries in the same documents as in `psibench.metrics.inference`; `studies/inference` has sizes and
-coverage.
+Has the effect of truncated evidence, and ratios of sums such as a difference of means.
+`studies/inference` has their sizes and coverage.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from psibench.metrics.inference import BoolArray, FloatArray, IntArray, pinv, re
 
 @dataclass(frozen=True)
 class Effect:
-    """An estimate with its interval and p-value, documents or clusters as independent units."""
+    """An estimate with its interval and p-value."""
 
     value: float
     low: float
@@ -44,14 +43,14 @@ def truncation_effect(
 ) -> Effect | None:
     """Change in score when evidence is truncated (negative: loss), at equal document and bucket.
 
-    The coefficient delta of ``score = document + bucket + delta [evidence beyond the input]``, by
-    least squares, its error by documents, or by ``units``. Arrays of shape (n_memberships,).
+    The least-squares coefficient delta of ``score = document + bucket + delta [evidence beyond the
+    input]``, with errors by document or by ``units``. Arrays of shape (n_memberships,).
 
     Returns
     -------
     Effect or None
-        None where fewer than `FEWEST_DOCUMENTS` documents, or `FEWEST_CLUSTERS` units, tell the two
-        apart: those in which the bucket does not say whether the evidence was cut.
+        None if fewer than `FEWEST_DOCUMENTS` documents, or `FEWEST_CLUSTERS` units, are
+        informative, i.e. have buckets with and without cut evidence.
     """
     if not is_cut.any() or is_cut.all():
         return None
@@ -62,7 +61,7 @@ def truncation_effect(
         means = np.bincount(owner, weights=values) / sizes
         return values - means[owner]
 
-    # The design's columns are buckets' indicators, centred by document; so is each product with it.
+    # The columns of the design are bucket indicators, centred by document.
     counts = np.bincount(owner * len(used) + column, minlength=len(sizes) * len(used))
     held = counts.reshape(len(sizes), len(used)).astype(np.float64)
     normal = pinv(np.diag(held.sum(axis=0)) - (held / sizes[:, None]).T @ held)
@@ -89,15 +88,14 @@ def truncation_effect(
 def clustered_effect(
     sums: FloatArray, weights: FloatArray, *, level: float, limit: float | None = None
 ) -> Effect:
-    """Estimate ``sum of sums / sum of weights``, documents or clusters as independent units.
+    """Estimate ``sum(sums) / sum(weights)`` with independent units (documents or clusters).
 
-    ``sums`` and ``weights`` (n_units,) are each document's (or cluster's) part of both; weights are
-    0 or more, and not all 0. A value v is tested by whether ``sums - v weights`` have mean 0, as in
-    `within_documents` with one degree of freedom; the interval holds what is not rejected, so that
-    it excludes 0 exactly where p is at most ``1 - level``. It is Student's t interval where weights
-    are equal, and unbounded (infinite ends) where some four documents have nearly all the weight.
-    With ``limit``, the largest that the effect can be, it ends there, and is widened where few
-    units say what it is (`_with_rare_units`).
+    ``sums`` and ``weights`` have shape (n_units,); weights are 0 or more, and not all 0. The test
+    of a value v checks that ``sums - v weights`` have mean 0, as in `within_documents` with one
+    degree of freedom. The interval has all values that are not rejected, so it excludes 0 exactly
+    if p is at most ``1 - level``. With equal weights it is Student's t interval; if about four
+    documents have nearly all the weight, it is unbounded (infinite ends). ``limit`` is the largest
+    possible effect: the interval ends there, and is wider if few units differ (`_with_rare_units`).
     """
     from scipy.special import betaincc, betainccinv
 
@@ -124,13 +122,13 @@ def clustered_effect(
 def _with_rare_units(
     effect: Effect, sums: FloatArray, weights: FloatArray, level: float, limit: float
 ) -> Effect:
-    """Widen the interval where few units differ from the typical one (`ENOUGH_UNLIKE`).
+    """Widen the interval if few units differ from the typical unit (`ENOUGH_UNLIKE`).
 
-    If all units agree, Student's t takes it for certain that others do. What is above and what is
-    below 0 then are shares of one value, with Clopper and Pearson's bounds (`binomial_ends`): of
-    ``limit`` if `ALMOST_NONE` or fewer differ, else of the largest seen, from `FEW_UNLIKE` on of
-    the mean size of what is seen, weighed by size. An interval that leaves out 0, as its test does,
-    still does.
+    If all units agree, Student's t interval has no width. Here the parts above and below 0 are
+    treated as shares of one value, with Clopper and Pearson's bounds (`binomial_ends`). That value
+    is ``limit`` if at most `ALMOST_NONE` units differ, else the largest observed value; from
+    `FEW_UNLIKE` units on it is the mean observed size, weighted by size. An interval that excludes 0
+    still excludes it.
     """
     means = sums[weights > 0] / weights[weights > 0]
     n_unlike = int((np.abs(means - np.median(means)) > 1e-9).sum())
@@ -158,9 +156,9 @@ def _with_rare_units(
 
 
 def binomial_ends(hits: Any, misses: Any, alpha: float) -> tuple[Any, Any]:
-    """Return Clopper and Pearson's bounds, at alpha each, of a share (Biometrika 26, 1934).
+    """Return Clopper and Pearson's bounds of a share, at alpha each (Biometrika 26, 1934).
 
-    Numbers or arrays of one shape, 0 or more; they need not be whole.
+    ``hits`` and ``misses`` are numbers or arrays of one shape, 0 or more, and may be fractional.
     """
     from scipy.special import betaincinv
 

@@ -1,20 +1,20 @@
-"""Tests and estimates for one row of the tables, with each query's document known.
+"""Tests and estimates for one row of the tables, using each query's document.
 
-A bucket of evidence positions is also a bucket of documents: only long documents have evidence
-2,000 characters in, and the queries of one document share its difficulty. So a comparison of
-bucket means mixes two questions. Here both are asked, and kept apart:
+A bucket of positions is also a bucket of documents: only long documents have evidence after 2,000
+characters, and the queries of one document share its difficulty. So a comparison of bucket means
+mixes two questions, which this module separates:
 
-- *within documents*: does the score of a document's own queries depend on where in it their
-  evidence is? Sums within documents take whatever a document's queries share out of the
-  comparison, and documents, not queries, count as independent.
-- *between documents*, where each document's queries sit in one bucket and the first question has
-  no answer: do documents of like length differ by the position of their evidence?
+- *within documents*: does the score of a document's queries depend on the position of their
+  evidence? Sums within documents remove what a document's queries share, and documents, not
+  queries, are independent.
+- *between documents*, if each document has queries in only one bucket: do documents of similar
+  length differ with the position of their evidence?
 
-Most figures need only two arrays of shape (n_documents, n_buckets), the number of queries `counts`
-and their score sum `sums`; `between_documents` takes one entry per query.
-The same data give the same figures: only the profile at equal documents is iterated (Newton), and
-sampling errors are fixed quasi-random points. `docs/psi-method.md` gives the reasoning and
-`studies/inference` the size, coverage, bias and power of each figure.
+Most functions need only two arrays of shape (n_documents, n_buckets): the numbers of queries
+``counts`` and their score sums ``sums``. `between_documents` takes one entry per query. The same
+data give the same results: only the profile at equal documents is iterated (Newton), and sampling
+errors are fixed quasi-random points. `docs/psi-method.md` has the reasoning, `studies/inference`
+the size, coverage, bias and power of each result.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DocumentTable:
-    """Queries and scores by document and bucket; only documents and buckets that hold a query.
+    """Queries and scores by document and bucket, without empty documents and buckets.
 
     Attributes
     ----------
     counts : float64 array of shape (n_documents, n_buckets)
-        Queries of the document in the bucket, N in the formulas. A query in two buckets (at a
-        shared edge) counts in both.
+        Number of queries, N in the formulas. A query in two buckets (at a shared edge) counts in
+        both.
     sums : float64 array of shape (n_documents, n_buckets)
-        Sum of their scores, S.
+        Score sums, S.
     buckets : int64 array of shape (n_buckets,)
-        Which of the scheme's buckets these are, ascending.
+        Indices of the buckets in the scheme, ascending.
     variance : float
         Variance of the scores over all queries.
     score_limit : float
-        Largest score a query can have: 1, or the largest seen if a metric goes beyond.
+        Largest possible score of a query: 1, or the largest observed score if that is higher.
     units : int64 array of shape (n_documents,), or None
-        Number, from 0, of the independent unit that a document is part of: its cluster (an article,
-        a site). None: each is one by itself.
+        Number, from 0, of each document's independent unit: its cluster (e.g. an article or a
+        site). None: each document is a unit.
     """
 
     counts: FloatArray
@@ -74,24 +74,24 @@ class DocumentTable:
     units: IntArray | None = None
 
     def by_unit(self, rows: FloatArray) -> FloatArray:
-        """Sum documents' rows, (n_documents, n), over independent units, (n_units, n)."""
+        """Sum rows of documents, (n_documents, n), over independent units, (n_units, n)."""
         if self.units is None:
             return rows
         return np.stack([np.bincount(self.units, weights=one) for one in rows.T], axis=1)
 
     @property
     def n_units(self) -> int:
-        """Independent units: clusters, or documents."""
+        """Number of independent units: clusters, or documents."""
         return len(self.counts) if self.units is None else int(self.units.max(initial=-1)) + 1
 
     @property
     def fewest_units(self) -> int:
-        """Independent units that a test needs, beside `FEWEST_DOCUMENTS` documents."""
+        """Least number of independent units for a test, in addition to `FEWEST_DOCUMENTS`."""
         return FEWEST_DOCUMENTS if self.units is None else FEWEST_CLUSTERS
 
     @cached_property
     def holding(self) -> FloatArray:
-        """Independent units that hold each bucket, (n_buckets,)."""
+        """Number of independent units with queries in each bucket, (n_buckets,)."""
         return (self.by_unit(self.counts) > 0).sum(axis=0).astype(np.float64)
 
     @cached_property
@@ -111,7 +111,7 @@ class DocumentTable:
 
     @cached_property
     def bucket_means(self) -> FloatArray:
-        """Mean score per bucket: the profile that the published PSI is of."""
+        """Mean score per bucket, the profile of the published PSI."""
         return self.sums.sum(axis=0) / self.bucket_sizes
 
     @cached_property
@@ -125,12 +125,12 @@ class DocumentTable:
         return (sizes * means + PSEUDO_QUERIES * self.mean) / (sizes + PSEUDO_QUERIES)
 
     def small_bucket_variance(self, sizes: FloatArray) -> FloatArray:
-        """Extra variance of the means of small buckets, of so many queries (n_buckets,)."""
+        """Extra variance of the means of buckets with ``sizes`` queries, (n_buckets,)."""
         return PSEUDO_QUERIES / (sizes + PSEUDO_QUERIES) * self.variance / sizes
 
 
 def renumbered(numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Number what occurs from 0 on, in order: as `np.unique`, without sorting where that serves.
+    """Renumber values from 0 in ascending order, like `np.unique` but mostly without sorting.
 
     Parameters
     ----------
@@ -139,25 +139,26 @@ def renumbered(numbers: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     Returns
     -------
     held : (m,)
-        The numbers that occur, ascending.
+        The distinct numbers, ascending.
     index : (n,)
-        The place in ``held`` of each entry.
+        The index in ``held`` of each entry.
     counts : (m,)
-        How often each occurs.
+        The count of each distinct number.
     """
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() <= 4 * len(numbers) + 1000:
         held, index, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
         return held, index.ravel(), sizes
     counts = np.bincount(numbers)
     held = np.flatnonzero(counts)
-    place = np.cumsum(counts > 0) - 1
-    return held, place[numbers], counts[held]
+    new_number = np.cumsum(counts > 0) - 1
+    return held, new_number[numbers], counts[held]
 
 
 def units_of(documents: IntArray, clusters: IntArray | None) -> IntArray | None:
-    """Return the clusters of (n_queries,) queries where `FEWEST_CLUSTERS` or more occur.
+    """Return the clusters of (n_queries,) queries if there are `FEWEST_CLUSTERS` or more.
 
-    None where documents are the independent units: few clusters, or each one document.
+    None if documents are the independent units, because there are few clusters or each has one
+    document.
     """
     if clusters is None:
         return None
@@ -184,7 +185,7 @@ def document_table(
     documents : int array of shape (n_queries,)
         The document of each query, numbered from 0.
     query_index, bucket_index : int arrays of shape (n_memberships,)
-        Query ``query_index[i]`` sits in bucket ``bucket_index[i]``. A query may sit in several
+        Query ``query_index[i]`` is in bucket ``bucket_index[i]``. A query may be in several
         buckets or in none.
     n_buckets : int
         Buckets are numbered 0 to n_buckets - 1.
@@ -194,13 +195,13 @@ def document_table(
     Raises
     ------
     InputError
-        Scores that are not finite; arrays that do not fit each other.
+        Scores that are not finite; arrays of different lengths.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim != 1 or len(documents) != len(scores):
         raise InputError(
-            f"scores of shape {scores.shape} with {len(documents)} documents; give one of each "
-            "per query"
+            f"scores have shape {scores.shape}, documents {len(documents)} entries; give one score "
+            "and one document per query"
         )
     bad = ~np.isfinite(scores)
     if bad.any():
@@ -211,8 +212,8 @@ def document_table(
         )
     if len(query_index) != len(bucket_index):
         raise InputError(
-            f"query_index has {len(query_index)} entries and bucket_index {len(bucket_index)}; "
-            "give one of each per membership"
+            f"query_index has {len(query_index)} entries, bucket_index {len(bucket_index)}; give "
+            "arrays of the same length"
         )
     for name, index, size in (
         ("query_index", query_index, len(scores)),
@@ -226,26 +227,26 @@ def document_table(
     cell = owner * shape[1] + column
     counts: FloatArray = np.bincount(cell, minlength=shape[0] * shape[1]).astype(np.float64)
     sums = np.bincount(cell, scores[query_index], minlength=counts.size).astype(np.float64)
-    of_document = None
+    document_units = None
     if units is not None:
-        of_document = np.zeros(len(held), dtype=np.int64)
-        of_document[owner] = renumbered(units[query_index])[1]
+        document_units = np.zeros(len(held), dtype=np.int64)
+        document_units[owner] = renumbered(units[query_index])[1]
     return DocumentTable(
         counts.reshape(shape),
         sums.reshape(shape),
         buckets.astype(np.int64),
         float(scores.var()) if scores.size else 0.0,
         max(1.0, float(scores.max(initial=0.0))),
-        of_document,
+        document_units,
     )
 
 
-# --- Does the score depend on position within documents? ------------------------------------
+# --- The test within documents --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class HotellingTest:
-    """The statistic ``Q = b' pinv(V) b`` of units' rows (see `within_documents`).
+    """The test with ``Q = b' pinv(V) b`` of units' rows (see `within_documents`).
 
     Attributes
     ----------
@@ -254,12 +255,12 @@ class HotellingTest:
     rank : int
         Rank of V.
     n_units : int
-        Units whose row is not 0: G in the formulas.
+        Units with a row other than 0, G in the formulas.
     n_able : int
-        Units whose row could have been other than 0. Those whose scores are all alike are among
-        them. They say nothing against the null hypothesis, but how large the deviations are rests
-        on them too: where nearly all queries hit, few units have a row, and these alone would make
-        the deviations look known almost without error.
+        Units whose row could be other than 0, also units with equal scores. These do not count
+        against the null hypothesis, but for the size of the deviations: if nearly all queries hit,
+        few units have a row, and with only these the deviations would seem to have almost no
+        error.
     """
 
     q: float
@@ -269,7 +270,7 @@ class HotellingTest:
 
     @property
     def p(self) -> float:
-        """p-value of "the rows have mean 0", symmetric about it; 1 where all rows are 0."""
+        """p-value of "the rows have mean 0 and are symmetric"; 1 if all rows are 0."""
         from scipy.special import betaincc
 
         if not self.rank:
@@ -278,35 +279,37 @@ class HotellingTest:
         return float(betaincc(half, rest, min(self.q / self.n_units, 1.0)))
 
     def critical_scale(self, alpha: float) -> float:
-        """Factor that makes the observed deviations just significant at alpha; below 1: they are.
+        """Factor that makes the observed deviations just significant at alpha; below 1 if they are.
 
-        ``B / (1 - B)``, ``B = Q / n``, grows with their square (Hotelling's T^2 is n - 1 times it).
+        ``B / (1 - B)`` with ``B = Q / n`` grows with their square (Hotelling's T^2 is n - 1 times
+        it).
         """
         return float(np.sqrt(self._critical(alpha, self.rank) / self._found)) if self.rank else 1.0
 
     def least_share(self, size: float, *, alpha: float) -> float:
-        """Share of the observed deviations that chance leaves at least; 0: all may be chance.
+        """Least share of the observed deviations that is not chance; 0 if all may be chance.
 
-        In terms of T, the deviations in standard errors: the larger of two limits. Where deviations
-        are small, and those found cannot be too small by chance, the whole error is kept for what
-        is too large: the true T whose quantile at ``1 - size`` is the observed one, at most sqrt(t)
-        (Feldman and Cousins, Physical Review D 57, 1998). Else the half of it that one end has:
-        ``sqrt(T^2 - c + t) - sqrt(t)``, c the critical value of T^2 at ``size`` and t that of one
-        direction at alpha. Both are 0 where the test just rejects.
+        T are the deviations in standard errors. Returns the larger of two limits. If the deviations
+        are small, they cannot be too small by chance, so the whole error probability is for
+        deviations that are too large: the limit is the true T whose quantile at ``1 - size`` is the
+        observed T, at most sqrt(t) (Feldman and Cousins, Physical Review D 57, 1998). The other
+        limit has half of the error probability: ``sqrt(T^2 - c + t) - sqrt(t)``, with c the critical
+        value of T^2 at ``size``, and t the critical value of one direction at alpha. Both are 0 if
+        the test just rejects.
         """
         from scipy.optimize import brentq
         from scipy.special import ncfdtr
 
         if not self.rank or self._found <= (critical := self._critical(size, self.rank)):
             return 0.0
-        rest, of_one = self.n_able - self.rank, self._critical(alpha, 1)
-        left = np.sqrt(self._found - critical + of_one) - np.sqrt(of_one)
-        found, most = self._found * rest / self.rank, of_one * rest
+        rest, one_direction = self.n_able - self.rank, self._critical(alpha, 1)
+        left = np.sqrt(self._found - critical + one_direction) - np.sqrt(one_direction)
+        found, most = self._found * rest / self.rank, one_direction * rest
 
         def beyond(true: float) -> float:
             return float(ncfdtr(self.rank, rest, true, found)) - (1 - size)
 
-        true = 0.0  # also where the value is above the critical one by no more than rounding
+        true = 0.0  # also if the value exceeds the critical value only by rounding
         if beyond(most) >= 0:
             true = most
         elif beyond(0.0) > 0:
@@ -318,7 +321,7 @@ class HotellingTest:
         return self._odds(self.q)
 
     def _critical(self, alpha: float, rank: int) -> float:
-        """Return the critical ``B / (1 - B)`` of so many directions: that of the Q of ``p``."""
+        """Return the critical value of ``B / (1 - B)`` for ``rank`` directions, see ``p``."""
         from scipy.special import betainccinv
 
         share = float(betainccinv(rank / 2, (self.n_units - rank) / 2, alpha))
@@ -331,25 +334,25 @@ class HotellingTest:
 
 @dataclass(frozen=True)
 class BucketTest:
-    """p-values of "the score does not depend on the bucket"; None where there are too few data.
+    """p-values of "the score does not depend on the bucket"; None with too few data.
 
     Attributes
     ----------
     n_documents : int
-        Documents that inform the test.
+        Informative documents.
     statistic : float array of shape (n_buckets,)
-        Score sum of each bucket less its expectation under the null hypothesis.
+        Score sum of each bucket minus its expectation under the null hypothesis.
     p : float or None
-        The headline: a slope, a bend, or one bucket unlike the rest (`p_shape` and `p_bucket`,
+        The headline, against a slope, a bend, or one unusual bucket (``p_shape`` and ``p_bucket``
         combined).
     p_shape : float or None
         Against a slope or a bend (2 degrees of freedom).
     p_bucket : float or None
-        Against one bucket unlike the rest: the least of all buckets, adjusted (`least_of`).
+        Against one unusual bucket: the smallest p of all buckets, adjusted (`least_of`).
     p_trend : float or None
         Against a slope; two-sided.
-    slope_bend_test, buckets : HotellingTest and one per bucket that is tested, by its index
-        What `p_shape` and `p_bucket` are of.
+    slope_bend_test, buckets : HotellingTest, and tests by index of each tested bucket
+        The tests of ``p_shape`` and ``p_bucket``.
     """
 
     n_documents: int
@@ -363,16 +366,16 @@ class BucketTest:
 
 
 def slope_and_bend(n_buckets: int) -> FloatArray:
-    """Slope and bend over the buckets: x and x^2 - mean(x^2), x the centred index; (n, 2)."""
+    """Slope and bend over the buckets, (n, 2): x and x^2 - mean(x^2) of the centred index x."""
     x = np.arange(n_buckets) - (n_buckets - 1) / 2
     return np.column_stack([x, x**2 - (x**2).mean()])
 
 
 def least_of(p_values: Sequence[float]) -> float | None:
-    """p-value of the least of several p-values, ``1 - (1 - min p)^n``; None of none.
+    """p-value of the smallest of several p-values, ``1 - (1 - min p)^n``; None without p-values.
 
-    Of two-sided tests of normal deviates, however these depend on each other (Sidak, Journal of
-    the American Statistical Association 62, 1967). It is near 1 only if all p-values are large.
+    Valid for two-sided tests of normal deviates with any dependence (Sidak, Journal of the American
+    Statistical Association 62, 1967). It is near 1 only if all p-values are large.
     """
     if not p_values:
         return None
@@ -380,42 +383,41 @@ def least_of(p_values: Sequence[float]) -> float | None:
 
 
 def level_of_each(alpha: float, n: int) -> float:
-    """Level of each of n tests at which `least_of` their p-values rejects at alpha."""
+    """Level of each of n tests at which `least_of` of their p-values rejects at alpha."""
     return float(-np.expm1(np.log1p(-alpha) / max(n, 1)))
 
 
 def combined_p(*p_values: float | None) -> float | None:
-    """Combine p-values of one hypothesis that may depend on each other; None is left out.
+    """Combine dependent p-values of one hypothesis; ignores None.
 
-    Their harmonic mean (Wilson, PNAS 116, 2019, without his correction: that of two is small):
-    never below the least of them, never above it times their number, and lower where any of them
-    is lower. 0 if one is 0, or too small for a normal number.
+    Returns their harmonic mean (Wilson, PNAS 116, 2019, without his correction, which is small for
+    two p-values). It lies between the smallest p-value and that times their number, and increases
+    with every p-value. 0 if one is 0 or not a normal number.
     """
-    given = [p for p in p_values if p is not None]
-    if len(given) < 2 or min(given) == 0:
-        return min(given, default=None)
-    return 1 / fmean(1 / p for p in given)
+    known = [p for p in p_values if p is not None]
+    if len(known) < 2 or min(known) == 0:
+        return min(known, default=None)
+    return 1 / fmean(1 / p for p in known)
 
 
 def within_documents(table: DocumentTable, *, of_differences: bool = False) -> BucketTest:
     """Test whether the score depends on position within documents.
 
-    With ``U_d = S_d - N_d t_d / n_d`` (a document's sums less what they are if its ``n_d``
-    queries, of score sum ``t_d``, score alike), ``b = sum U_d`` and ``V = sum U_d U_d'``, the
-    statistic ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0`` has, if the U_d
-    are symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: it is
-    Hotelling's T^2 of the U_d against 0 in the form with uncentred V. Whatever a document's
-    queries share leaves U_d as it is, and their correlation is in V. Where clusters of documents
-    are the independent units, U_d is summed over each of them first. U_d is tested along slope and
-    bend (r is 2 or less), along the slope, and in each bucket alone; never whole. The sums
-    ``of_differences`` of scores have no hits and misses to count (`FEWEST_OF_A_KIND`).
+    Let ``U_d = S_d - N_d t_d / n_d`` be a document's sums minus their values if its ``n_d`` queries,
+    with score sum ``t_d``, scored alike; ``b = sum U_d`` and ``V = sum U_d U_d'``. The statistic is
+    ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0``. If the U_d are symmetric about
+    0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: this is Hotelling's T^2 of the
+    U_d against 0, with uncentred V. U_d does not change with what a document's queries share, and V
+    contains their correlation. If clusters of documents are the independent units, U_d is first
+    summed over each cluster. The tests use U_d along slope and bend (r is 2 or less), along the
+    slope, and in each bucket, but never all of U_d. Sums of score differences
+    (``of_differences``) have no hits and misses to count (`FEWEST_OF_A_KIND`).
 
     Returns
     -------
     BucketTest
-        No p-value where fewer than `FEWEST_DOCUMENTS` documents have ``U_d != 0``, these are in
-        fewer than `FEWEST_CLUSTERS` clusters (if clusters are units), or with fewer than two
-        buckets.
+        No p-value with fewer than two buckets, or if the documents with ``U_d != 0`` are fewer than
+        `FEWEST_DOCUMENTS`, or (if clusters are units) in fewer than `FEWEST_CLUSTERS` clusters.
     """
     means = table.document_totals / table.document_sizes
     rows = table.sums - table.counts * means[:, None]
@@ -426,10 +428,10 @@ def within_documents(table: DocumentTable, *, of_differences: bool = False) -> B
 def equal_means(table: DocumentTable) -> BucketTest:
     """Test "all bucket means are equal" with documents as units; not a test of position.
 
-    Errors are clustered by document; how difficult documents are stays in the means where buckets
-    hold different ones, and in the error. The interval of the plain PSI is made of it. Buckets that
-    fewer than `FEWEST_BUCKET_DOCUMENTS` documents hold are left out, if two others are held: a few
-    queries that all hit look certain.
+    Errors are clustered by document. If buckets have different documents, the means and the error
+    contain the documents' difficulty. The interval of the plain PSI uses this test. Buckets with
+    fewer than `FEWEST_BUCKET_DOCUMENTS` documents are left out if two others remain, because a few
+    queries that all hit seem to have no error.
     """
     known = (table.counts > 0).sum(axis=0) >= FEWEST_BUCKET_DOCUMENTS
     counts, sums = table.counts, table.sums
@@ -444,9 +446,9 @@ def equal_means(table: DocumentTable) -> BucketTest:
 def _test_rows(
     rows: FloatArray, is_able: BoolArray, table: DocumentTable, *, of_differences: bool = False
 ) -> BucketTest:
-    """Test whether rows (n_documents, n_buckets) have mean 0: slope and bend, and each bucket.
+    """Test whether rows (n_documents, n_buckets) have mean 0, along slope and bend and per bucket.
 
-    ``is_able`` marks the entries that the document's queries allow to be other than 0.
+    ``is_able`` marks the entries that can be other than 0.
     """
     least = 1e-12 * np.abs(table.sums).max(initial=0.0)
     rows = _zero_rounding_errors(rows, least)
@@ -469,9 +471,9 @@ def _zero_rounding_errors(rows: FloatArray, least: float) -> FloatArray:
 def _test_units(
     rows: FloatArray, is_able: BoolArray, n_documents: int, fewest: int, *, may_test: BoolArray
 ) -> BucketTest:
-    """Test rows of independent units, (n_units, n_buckets); those all 0 do not count.
+    """Test rows of independent units, (n_units, n_buckets), without rows of 0.
 
-    A bucket that ``may_test`` names is tested by itself if it has `FEWEST_BUCKET_DOCUMENTS`.
+    A bucket in ``may_test`` has a separate test if it has `FEWEST_BUCKET_DOCUMENTS`.
     """
     n_able, able_of = int(is_able.any(axis=1).sum()), is_able.sum(axis=0).tolist()
     rows = rows[rows.any(axis=1)]
@@ -515,7 +517,7 @@ def _all_tests(
 
 
 def _hotelling_test(rows: FloatArray, n_able: int) -> HotellingTest:
-    """Test of "rows (n, m) have mean 0", n of ``n_able`` units; their rank may be below m."""
+    """Test "rows (n, m) of ``n_able`` units have mean 0"; the rank may be below m."""
     total = rows.sum(axis=0)
     values, vectors = np.linalg.eigh(rows.T @ rows)
     kept = values > 1e-10 * values.max()
@@ -527,15 +529,15 @@ def _hotelling_test(rows: FloatArray, n_able: int) -> HotellingTest:
 class Information:
     """Share of the comparison between buckets that lies within documents, in [0, 1].
 
-    1 where every document has its queries spread as all queries are, 0 where the comparison is
-    between documents alone.
+    1 if every document's queries are distributed like all queries, 0 if the comparison is only
+    between documents.
 
     Attributes
     ----------
     least : float
-        Of the contrast between buckets of which least is known: what `psi_same` needs.
+        For the least known contrast between buckets; ``psi_same`` needs it.
     slope_bend : float
-        Of the slope and bend of which least is known: what the headline test needs.
+        For the least known direction of slope and bend; the headline test needs it.
     """
 
     least: float
@@ -543,9 +545,9 @@ class Information:
 
 
 def information(table: DocumentTable) -> Information:
-    """Say how much of the comparison between buckets lies within documents.
+    """Return the share of the comparison between buckets that lies within documents.
 
-    The least generalised eigenvalue of ``diag(n_k) - sum N_d N_d' / n_d`` against
+    This is the smallest generalised eigenvalue of ``diag(n_k) - sum N_d N_d' / n_d`` against
     ``diag(n_k) - n_k n_k' / n``, over all contrasts and over slope and bend. Both are 0 with fewer
     than two buckets.
     """
@@ -565,7 +567,7 @@ def information(table: DocumentTable) -> Information:
     return Information(least(every), least(slope_and_bend(len(sizes))[:, : len(sizes) - 1]))
 
 
-# --- The profile, and how well it is known --------------------------------------------------
+# --- Profiles and their errors ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -576,11 +578,11 @@ class Profile:
     ----------
     means : float64 array of shape (n_buckets,)
     influence : float64 array of shape (n_documents, n_buckets)
-        What each document adds to the means' error, to first order.
+        Contribution of each document to the error of the means, to first order.
     covariance : float64 array of shape (n_buckets, n_buckets)
-        Of the means, documents (or clusters of them) being the independent units.
+        Covariance of the means, with documents (or clusters) as independent units.
     n_documents : int
-        Documents that the comparison of buckets rests on.
+        Number of documents in the comparison of buckets.
     """
 
     means: FloatArray
@@ -590,7 +592,7 @@ class Profile:
 
 
 def raw_profile(table: DocumentTable) -> Profile:
-    """Plain bucket means, of which the published PSI is; documents (or clusters) as units.
+    """Plain bucket means, for the published PSI, with documents (or clusters) as units.
 
     A document's influence on the mean of bucket k is ``(S_dk - N_dk m_k) / n_k``.
     """
@@ -603,26 +605,25 @@ def raw_profile(table: DocumentTable) -> Profile:
 
 
 def same_document_profile(table: DocumentTable) -> Profile | None:
-    """Bucket means at equal documents: as if every document had its queries in every bucket.
+    """Bucket means at equal documents: estimates as if every document had queries in every bucket.
 
-    A document multiplies the scores of its queries by a factor of its own, of which nothing is
-    assumed. Given a document's score sum ``t_d``, its sums over buckets are then shared out as
-    ``p_dk = N_dk r_k / sum_j N_dj r_j``; the profile r solves ``sum_d (S_d - t_d p_d) = 0`` (the
-    score equations of a Poisson model with one effect a document, which need only the means to be
-    right, as any quasi-likelihood; McCullagh and Nelder, Generalized Linear Models, 1989, 9.2).
-    It is scaled to the overall mean: ``m_k = ybar r_k / sum_j pi_j r_j``, pi_k the share of
-    queries in bucket k.
+    The model: a document multiplies the scores of its queries by an unknown factor. Given a
+    document's score sum ``t_d``, its expected sums over buckets are the shares
+    ``p_dk = N_dk r_k / sum_j N_dj r_j`` of ``t_d``, and the profile r solves
+    ``sum_d (S_d - t_d p_d) = 0``. These are the score equations of a Poisson model with one effect
+    per document; as a quasi-likelihood they only need the means to be right (McCullagh and Nelder,
+    Generalized Linear Models, 1989, 9.2). The profile is scaled to the overall mean:
+    ``m_k = ybar r_k / sum_j pi_j r_j``, with pi_k the share of queries in bucket k.
 
-    Influence of a document, with ``H = sum_d t_d (diag p_d - p_d p_d')``,
-    ``L_d = pinv(H) (S_d - t_d p_d)`` and ``w_k = pi_k r_k / sum_j pi_j r_j``:
+    With ``H = sum_d t_d (diag p_d - p_d p_d')``, ``L_d = pinv(H) (S_d - t_d p_d)`` and
+    ``w_k = pi_k r_k / sum_j pi_j r_j``, the influence of a document is
     ``m_k (L_dk - sum_j w_j L_dj + (t_d - ybar n_d) / (n ybar))``.
 
     Returns
     -------
     Profile or None
-        None where documents do not tie the buckets together: then no comparison of some two
-        buckets lies within documents. A bucket in which no informative document finds anything
-        has mean 0.
+        None if documents do not connect all buckets, so that some two buckets cannot be compared
+        within documents. A bucket with only scores of 0 in informative documents has mean 0.
     """
     totals = table.document_totals
     if totals.sum() <= 0 or len(table.buckets) < 2:
@@ -655,12 +656,12 @@ def same_document_profile(table: DocumentTable) -> Profile | None:
 
 
 def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bool:
-    """Whether the profile is determined: a directed graph of the buckets is strongly connected.
+    """Return whether the profile is determined: a graph of the buckets is strongly connected.
 
-    An arrow leads from j to k where a document holds queries in j and scores in k. The equations
-    have one finite solution if arrows lead from each found bucket to each other one (Hunter,
-    Annals of Statistics 32, 2004, of a similar model). A bucket where nothing is found has to be
-    held by such a document.
+    The graph has an edge from j to k if a document has queries in j and scores above 0 in k. The
+    equations have one finite solution if paths connect all buckets with scores above 0 in both
+    directions (Hunter, Annals of Statistics 32, 2004, for a similar model). A bucket without such
+    scores must share a document with another bucket.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -672,7 +673,7 @@ def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bo
 
 
 def _solve_profile(counts: FloatArray, sums: FloatArray, totals: FloatArray) -> FloatArray:
-    """Solve the score equations by Newton's method; profile (n_buckets,) with mean log 0."""
+    """Solve the score equations by Newton's method; return the profile, (n_buckets,), with mean log 0."""
     logs: FloatArray = np.log(sums / counts.sum(axis=0))
     for _ in range(100):
         parts = counts * np.exp(logs - logs.mean())
@@ -689,7 +690,7 @@ def _solve_profile(counts: FloatArray, sums: FloatArray, totals: FloatArray) -> 
 
 
 def pinv(matrix: FloatArray) -> FloatArray:
-    """Return the pseudo-inverse of a symmetric matrix; what is rounding beside the rest is 0."""
+    """Return the pseudo-inverse of a symmetric matrix; relative rounding errors count as 0."""
     return np.linalg.pinv(matrix, rcond=1e-12, hermitian=True).astype(np.float64)
 
 
@@ -702,7 +703,7 @@ def _covariance(influence: FloatArray, n_documents: int, floor: FloatArray) -> F
 
 @cache
 def _normal_points(n: int) -> FloatArray:
-    """Points of the standard normal distribution in n dimensions, (n, DRAWS); always the same."""
+    """Return fixed points of the standard normal distribution in n dimensions, (n, DRAWS)."""
     from scipy.special import ndtri
     from scipy.stats import qmc
 
@@ -712,16 +713,16 @@ def _normal_points(n: int) -> FloatArray:
 
 
 def draw_errors(covariance: FloatArray) -> FloatArray:
-    """Sampling errors with this covariance, (n_buckets, DRAWS), from fixed quasi-random points.
+    """Return sampling errors with a covariance, (n_buckets, DRAWS), from fixed quasi-random points.
 
-    The root taken is the symmetric one, which is unique: the same data give the same errors.
+    Uses the unique symmetric root, so the same data give the same errors.
     """
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return np.asarray(root @ _normal_points(len(covariance)))
 
 
-# --- Between documents: where within documents there is nothing to compare -------------------
+# --- The test between documents --------------------------------------------------------------
 
 
 def between_documents(
@@ -733,32 +734,31 @@ def between_documents(
     *,
     units: IntArray | None = None,
 ) -> BucketTest:
-    """Test whether documents of like length differ by where their evidence is.
+    """Test whether documents of similar length differ with the position of their evidence.
 
-    Documents of one length stratum (`LENGTH_STRATA`) with equally many queries are taken as
-    exchangeable: each could as well have had the positions of another. Under all such exchanges
-    (a document's queries in order of position, its whole sequence of buckets handed over) the
-    score sum of each bucket has a known mean and covariance, of which the statistic is the
-    Mahalanobis distance; p from its chi-square limit (Hoeffding's combinatorial limit theorem,
-    Annals of Mathematical Statistics 22, 1951), so that no shuffling is done and no smallest p
-    exists. Where clusters of documents are the independent units, that sum is tested by its parts
-    of each cluster, as in `within_documents`.
+    Documents of one length stratum (`LENGTH_STRATA`) with equally many queries are treated as
+    exchangeable: each could have the positions of another. An exchange sorts a document's queries
+    by position and replaces its whole sequence of buckets. Under all exchanges the score sum of
+    each bucket has a known mean and covariance; the statistic is their Mahalanobis distance, and p
+    comes from its chi-square limit (Hoeffding's combinatorial limit theorem, Annals of Mathematical
+    Statistics 22, 1951), so there is no shuffling and no smallest p. If clusters of documents are
+    the independent units, the test uses the sums of each cluster, as in `within_documents`.
 
     Parameters
     ----------
     scores, documents, buckets : arrays of shape (n_memberships,)
         Score, document and bucket of each query.
     lengths, positions : float arrays of shape (n_memberships,)
-        Length of the query's document; what a document's queries are ordered by.
+        Length of the query's document, and the sort key of a document's queries.
     units : int array of shape (n_memberships,), or None
         The independent unit of each query's document (see `units_of`).
 
     Returns
     -------
     BucketTest
-        No p-value where fewer than `FEWEST_DOCUMENTS` documents can be exchanged, or these are of
-        fewer than `FEWEST_CLUSTERS` clusters, or a length is not known (NaN). A bucket is tested by
-        itself where as many documents hold a query in it.
+        No p-value if fewer than `FEWEST_DOCUMENTS` documents can be exchanged, if these are in
+        fewer than `FEWEST_CLUSTERS` clusters, or if a length is unknown (NaN). A bucket has a
+        separate test if at least `FEWEST_DOCUMENTS` documents have a query in it.
     """
     used, column, _ = renumbered(buckets)
     n_buckets = len(used)
@@ -773,10 +773,10 @@ def between_documents(
         labels = np.eye(n_buckets)[column[rows]]  # (documents, queries, buckets)
         holding += labels.any(axis=1).sum(axis=0)
         labels -= labels.mean(axis=0)
-        of_documents = np.einsum("dq,dqk->dk", z, labels)
-        total += of_documents.sum(axis=0)
+        document_sums = np.einsum("dq,dqk->dk", z, labels)
+        total += document_sums.sum(axis=0)
         if units is not None:
-            np.add.at(parts, units[rows[:, 0]], of_documents)
+            np.add.at(parts, units[rows[:, 0]], document_sums)
             is_able[units[rows[:, 0]]] = True
         together = np.einsum("dik,djl->ijkl", labels, labels, optimize=True)
         covariance += np.einsum("ij,ijkl->kl", z.T @ z, together) / (len(rows) - 1)
@@ -789,7 +789,7 @@ def between_documents(
         return _test_units(parts, is_able, n_documents, FEWEST_CLUSTERS, may_test=may_test)
     directions = slope_and_bend(n_buckets)
     both = _exchange_test(directions, total, covariance)
-    if both is None:  # all score alike
+    if both is None:  # all scores are equal
         return BucketTest(0, total)
     each = np.eye(n_buckets)
     tested = np.flatnonzero(may_test & (n_buckets > 2)).tolist()
@@ -803,7 +803,7 @@ def between_documents(
 def _exchange_test(
     directions: FloatArray, total: FloatArray, covariance: FloatArray
 ) -> HotellingTest | None:
-    """Test of sums along directions with a known covariance; None where that is 0."""
+    """Test sums along directions with a known covariance; None if the covariance is 0."""
     values, vectors = np.linalg.eigh(directions.T @ covariance @ directions)
     kept = values > 1e-10 * max(values.max(), 1e-300)
     if not kept.any():
@@ -831,7 +831,7 @@ def _exchangeable(
                 yield order[starts[:, None] + np.arange(size)]
 
 
-# --- Describing a row's documents ------------------------------------------------------------
+# --- Descriptive values ----------------------------------------------------------------------
 
 
 def effective_documents(table: DocumentTable) -> float:
@@ -843,11 +843,11 @@ def effective_documents(table: DocumentTable) -> float:
 def intra_document_correlation(
     scores: FloatArray, documents: IntArray, buckets: IntArray
 ) -> float | None:
-    """Correlation of two scores of one document beyond their buckets; None if not to be told.
+    """Correlation of two scores of one document beyond their buckets; None if undefined.
 
-    The analysis-of-variance estimate ``(B - W) / (B + (n0 - 1) W)`` of mean squares between and
-    within documents of the scores less their bucket's mean, at least 0 (Donner, International
-    Statistical Review 54, 1986).
+    The analysis-of-variance estimate ``(B - W) / (B + (n0 - 1) W)``, at least 0, from the mean
+    squares between (B) and within (W) documents of the scores minus their bucket's mean (Donner,
+    International Statistical Review 54, 1986).
     """
     sums = np.bincount(buckets, weights=scores)
     rest = scores - (sums / np.maximum(np.bincount(buckets), 1))[buckets]
@@ -866,7 +866,7 @@ def intra_document_correlation(
 def length_imbalance(lengths: FloatArray, buckets: IntArray) -> float | None:
     """Share of the variance of document length that the bucket explains (eta squared).
 
-    None where lengths do not differ or one is not known (NaN).
+    None if all lengths are equal or one is unknown (NaN).
     """
     total = float(((lengths - lengths.mean()) ** 2).sum()) if len(lengths) else 0.0
     if not total > 0:
@@ -878,14 +878,14 @@ def length_imbalance(lengths: FloatArray, buckets: IntArray) -> float | None:
 
 
 def confounding(table: DocumentTable, raw: Profile) -> float | None:
-    """p-value of "the plain profile is the one at equal documents".
+    """p-value of "the plain profile equals the profile at equal documents".
 
-    The score equations of `same_document_profile` hold at the plain means m if both profiles
-    are one. A document adds ``S_d - t_d p_d(m)`` to them, less what its own influence on m takes
-    away, ``H (I_d / m)``; their sum is tested against 0 as in `within_documents`. Unlike a Wald
-    test of the difference it keeps its size with buckets that few documents hold, and needs no
-    profile at equal documents. None with too few documents, where both are equal by design, or
-    where there are no more units than ranks (few clusters, many buckets).
+    If both profiles are equal, the score equations of `same_document_profile` hold at the plain
+    means m. A document contributes ``S_d - t_d p_d(m)`` minus the effect of its influence on m,
+    ``H (I_d / m)``; the test compares the sum with 0 as in `within_documents`. Unlike a Wald test
+    of the difference, it keeps its size for buckets with few documents, and needs no profile at
+    equal documents. None with too few documents, if both profiles are equal by design, or if there
+    are not more units than ranks (few clusters, many buckets).
     """
     found = raw.means > 0
     shares = table.counts * raw.means

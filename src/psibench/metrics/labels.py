@@ -1,19 +1,19 @@
-"""Human grades of some queries: how the benchmark's labels agree, and scores corrected by them.
+"""Human grades of some queries: their agreement with the benchmark's labels, and corrected scores.
 
-A benchmark's labels are a language model's or a rule's. People grade some of its queries, drawn at
-random: (query, document, grade) as in qrels. Two things are made of them.
+A benchmark's labels come from a language model or a rule. People grade a random sample of its
+queries, as (query, document, grade) like qrels. This module computes:
 
-- *Agreement*: on how many pairs do people and labels agree, and on how many of the documents that
-  hold the evidence, by its position? If the labelling model favours beginnings, people confirm
-  fewer of its labels there.
-- *Corrected scores*: the mean, and that of each bucket, if people had graded all queries, by
-  prediction-powered inference (Angelopoulos et al., Science 382, 2023; tuned as in
-  arXiv:2311.01453; of retrieval metrics arXiv:2601.18777): the mean under the benchmark's labels,
-  and what the graded queries show it to be off by.
+- *Agreement*: the share of pairs on which people and labels agree, also by position for the
+  documents with the evidence. If the labelling model favours beginnings, people confirm fewer of
+  its labels there.
+- *Corrected scores*: estimates of the mean, and of each bucket's mean, with human grades for all
+  queries. The method is prediction-powered inference (Angelopoulos et al., Science 382, 2023; tuned
+  as in arXiv:2311.01453; for retrieval metrics arXiv:2601.18777): the mean with the benchmark's
+  labels plus its estimated error on the graded queries.
 
-Scores under human grades are those of `human_qrels`. A query left without a relevant document is
-out, as everywhere in psibench; one whose evidence document is not relevant is in no bucket, since
-nothing is known of where its evidence is.
+Scores with human grades use `human_qrels`. As everywhere in psibench, a query without a relevant
+document is left out. A query whose evidence document is not relevant has no bucket, because the
+position of its evidence is unknown.
 """
 
 from __future__ import annotations
@@ -47,42 +47,42 @@ TINY = 1e-12
 
 
 def human_qrels(qrels: pl.DataFrame, grades: pl.DataFrame) -> pl.DataFrame:
-    """Return the qrels of the graded queries, human grades in place of the benchmark's.
+    """Return the qrels of the graded queries, with human grades where they exist.
 
-    Both in the columns of QRELS; pairs that people did not grade keep the benchmark's.
+    Both arguments have the columns of QRELS; pairs without a human grade keep the benchmark's.
     """
     pair = ["query-id", "corpus-id"]
     rest = qrels.join(grades, on="query-id", how="semi").join(grades, on=pair, how="anti")
     return pl.concat([rest, grades.select(rest.columns)])
 
 
-# --- Do the labels agree? --------------------------------------------------------------------
+# --- Agreement -------------------------------------------------------------------------------
 
 
 def label_agreement(
     grades: pl.DataFrame, qrels: pl.DataFrame, scores: pl.DataFrame, *, schemes: Sequence[str]
 ) -> pl.DataFrame:
-    """Count how often the benchmark and people agree on whether a document is relevant.
+    """Compute how often the benchmark and people agree that a document is relevant.
 
     Parameters
     ----------
-    grades, qrels : columns of QRELS. Relevant is a grade above 0; what the qrels lack is not
-        relevant to the benchmark.
-    scores : QUERY_SCORES of any model, for where each query's evidence is.
+    grades, qrels : columns of QRELS. A grade above 0 is relevant; a pair that the qrels lack is
+        not relevant.
+    scores : QUERY_SCORES of any model, for the evidence positions.
 
     Returns
     -------
-    LABEL_AGREEMENT rows: one of all graded pairs, with Cohen's kappa if the benchmark has labels of
-    both kinds among them; and one per bucket of pairs of a query and the document that holds its
-    evidence. Intervals are those of bucket means. `p_position` is not the headline test of the PSI
-    table but `equal_means` against a slope, documents (or clusters) as units: testing slope and
-    bend has type I error up to .09 with so few disagreements, the exchange test of
-    `between_documents` half the power (`studies/inference`).
+    LABEL_AGREEMENT rows: one for all graded pairs, with Cohen's kappa if the benchmark's labels are
+    of both kinds; and one per bucket for the pairs of a query and its evidence document. Intervals
+    are computed like those of bucket means. ``p_position`` is not the headline test of the PSI
+    table, but `equal_means` against a slope with documents (or clusters) as units. With so few
+    disagreements, a test of slope and bend has type I error up to .09, and the exchange test of
+    `between_documents` has half the power (`studies/inference`).
 
     Raises
     ------
     InputError
-        If no pair is of a query and the document that holds its evidence.
+        If no pair has a query's evidence document.
     """
     labels = qrels.select("query-id", "corpus-id", machine=pl.col("score") > 0)
     judged = grades.join(labels, on=["query-id", "corpus-id"], how="left").select(
@@ -94,14 +94,14 @@ def label_agreement(
     pairs = scores.join(judged, on="query_id", maintain_order="left")
     placed = pairs.filter(pl.col("graded") == pl.col("document_id"))
     if placed.is_empty():
-        given, wanted = grades["corpus-id"][0], scores["document_id"][0]
+        found, wanted = grades["corpus-id"][0], scores["document_id"][0]
         raise InputError(
-            f"none of the {grades.height} graded documents holds the evidence of its query; they "
-            f"are like {given!r}, those like {wanted!r}"
+            f"none of the {grades.height} graded documents is the evidence document of its query; "
+            f"graded ids are like {found!r}, evidence documents like {wanted!r}"
         )
     everything = Memberships(np.arange(pairs.height), np.zeros(pairs.height, np.int64))
     kappa = None
-    if pairs["machine"].n_unique() > 1:  # else it is 0 whoever grades
+    if pairs["machine"].n_unique() > 1:  # else kappa is always 0
         kappa = cohen_kappa(pairs["machine"].to_numpy(), pairs["human"].to_numpy())
     row = _agreement(pairs, everything, n_buckets=1)[0]
     rows = [{"buckets": ALL, "bucket": ALL, "kappa": kappa} | row]
@@ -118,7 +118,7 @@ def label_agreement(
 def _agreement(
     pairs: pl.DataFrame, members: Memberships, *, n_buckets: int
 ) -> list[dict[str, Any]]:
-    """Counts of relevant pairs, and the share on which both agree with its interval, per bucket."""
+    """Return, per bucket, counts of relevant pairs and the agreement with its interval."""
     query, bucket = members.query_index, members.bucket_index
     machine, human = (pairs[name].to_numpy() for name in ("machine", "human"))
 
@@ -155,8 +155,8 @@ def _agreement(
 def cohen_kappa(left: BoolArray, right: BoolArray) -> float:
     """Return (observed - expected) / (1 - expected) agreement (J. Cohen, 1960).
 
-    Arrays of shape (n,); one of them holds both values. scikit-learn has it, and takes a second to
-    import.
+    Arrays of shape (n,); at least one has both values. (The import of scikit-learn's version takes
+    a second.)
     """
     n, n_left, n_right = len(left), int(left.sum()), int(right.sum())
     by_chance = n_left * n_right + (n - n_left) * (n - n_right)
@@ -164,7 +164,7 @@ def cohen_kappa(left: BoolArray, right: BoolArray) -> float:
     return float(((left == right).mean() - expected) / (1 - expected))
 
 
-# --- What would scores be? -------------------------------------------------------------------
+# --- Corrected scores ------------------------------------------------------------------------
 
 
 def corrected_mean(
@@ -174,47 +174,48 @@ def corrected_mean(
     documents: IntArray,
     units: IntArray | None = None,
 ) -> tuple[float, float, float] | None:
-    """Mean score over the queries with a relevant document, had people graded all.
+    """Estimate the mean score with human grades for all queries, with its interval.
 
-    With M a query's score under the benchmark's labels, Y under human grades, V whether it has a
-    relevant document then (else Y counts 0), bars for means over all queries and _L over the n of N
-    that are graded::
+    M is a query's score with the benchmark's labels, Y its score with human grades, and V whether it
+    then has a relevant document (else Y is 0). Bars are means over all N queries, _L over the n
+    graded queries::
 
         value = (lambda (Mbar - Mbar_L) + (V Y)bar_L) / Vbar_L
 
-    Where no query is out and lambda is 1 that is ``Mbar + (Y - M)bar_L``. lambda is the slope of
-    ``V (Y - value)`` on M over the graded queries, in [0, 1] (PPI++, section 6; graded queries are
-    among all here, so that it is the regression estimator of double sampling); 1, as in untuned
-    inference, where M is the same in all of them and so has no slope. A query adds
-    ``lambda (M - Mbar) / N + [graded] (V (Y - value) - lambda (M - Mbar)) / n``, over Vbar_L, to
-    the error; its variance is the sum of squares by document (or unit), and a term for errors of
-    labels that so few grades did not meet (`DocumentTable.small_bucket_variance`). The interval is
-    the union of Student's t, of the documents that were graded, and Wilson's of as many queries as
-    have this variance: near 0 and 1 Student's is short towards .5, Wilson's towards the end
-    (`studies/inference`). It is widened to Clopper and Pearson's bound for n identical documents.
+    If all queries keep a relevant document and lambda is 1, the value is ``Mbar + (Y - M)bar_L``.
+    lambda is the slope of ``V (Y - value)`` on M over the graded queries, in [0, 1] (PPI++, section
+    6; the graded queries are part of all queries, so it is the regression estimator of double
+    sampling). If M is constant, lambda is 1, as in untuned inference. A query adds
+    ``lambda (M - Mbar) / N + [graded] (V (Y - value) - lambda (M - Mbar)) / n``, divided by Vbar_L,
+    to the error. The variance is the sum of squares by document (or unit), plus a term for label
+    errors that a small sample misses (`DocumentTable.small_bucket_variance`). The interval is the
+    union of Student's t interval over the graded documents and Wilson's interval with the number of
+    queries that gives this variance: near 0 and 1, Student's is too short towards .5, and Wilson's
+    towards the end (`studies/inference`). It is widened to Clopper and Pearson's bound for n
+    identical documents.
 
     Parameters
     ----------
     machine, human : float arrays of shape (n_queries,)
-        Scores in [0, 1]; human is NaN where a query was not graded, or is out.
+        Scores in [0, 1]; human is NaN for queries without a grade or without a relevant document.
     graded : bool array of shape (n_queries,)
     documents : int array of shape (n_queries,)
         The document of each query.
     units : int array of shape (n_queries,), or None
-        Its independent unit, if that is not the document (see `units_of`).
+        The independent unit of each query, if not the document (see `units_of`).
 
     Returns
     -------
     value, low, high of the 95 % interval; or None
-        None with fewer than `FEWEST_BUCKET_GRADED` graded queries, or if all of them are out.
+        None with fewer than `FEWEST_BUCKET_GRADED` graded queries, or without a relevant document.
     """
     from scipy.stats import t as student
 
-    n, kept = int(graded.sum()), graded & ~np.isnan(human)
-    if n < FEWEST_BUCKET_GRADED or not kept.any():
+    n, has_relevant = int(graded.sum()), graded & ~np.isnan(human)
+    if n < FEWEST_BUCKET_GRADED or not has_relevant.any():
         return None
-    relevant = kept.astype(np.float64)  # V
-    gain = np.where(kept, human, 0.0)  # V Y
+    relevant = has_relevant.astype(np.float64)  # V
+    gain = np.where(has_relevant, human, 0.0)  # V Y
     share, centred = relevant[graded].mean(), machine - machine.mean()
     value = (gain[graded].mean() - centred[graded].mean()) / share
     dev = centred[graded] - centred[graded].mean()
@@ -235,7 +236,7 @@ def corrected_mean(
     smooth = (n * value + PSEUDO_QUERIES * machine.mean()) / (n + PSEUDO_QUERIES)
     r = reach**2 / max(smooth * (1 - smooth), TINY)
     of_wilson = [float(end[0]) for end in wilson_ends(np.array([value]), np.array([r]), 1.0)]
-    alike = 0.025 ** (1 / len(np.unique(documents)))  # each may miss, in clusters too
+    alike = 0.025 ** (1 / len(np.unique(documents)))  # each document may miss, also in clusters
     low = min(value - reach, of_wilson[0], value * alike)
     high = max(value + reach, of_wilson[1], 1 - (1 - value) * alike)
     return value, max(float(low), 0.0), min(float(high), 1.0)
@@ -248,14 +249,14 @@ def corrected_scores(
     metrics: Sequence[str],
     schemes: Sequence[str],
 ) -> pl.DataFrame:
-    """Correct each model's mean, and those of buckets: CORRECTED_SCORES rows.
+    """Return corrected means of each model, overall and by bucket: CORRECTED_SCORES rows.
 
     Parameters
     ----------
-    models : of each model its QUERY_SCORES, all of the same queries in the same order, and the
-        scores of graded queries under `human_qrels` (`query_id` and metrics; none of a query that
-        is out).
-    grades : columns of QRELS; a query counts as graded if the document that holds its evidence is.
+    models : by model, its QUERY_SCORES (the same queries in the same order for all models), and
+        the scores of graded queries with `human_qrels` (``query_id`` and metrics, without queries
+        that have no relevant document).
+    grades : columns of QRELS; a query counts as graded if its evidence document is graded.
     """
     rows = []
     for model, (scores, human) in models.items():
@@ -269,19 +270,19 @@ def corrected_scores(
         theirs = scores.select("query_id").join(
             human, on="query_id", how="left", maintain_order="left"
         )
-        places = [(ALL, ALL, np.arange(scores.height))]
+        subsets = [(ALL, ALL, np.arange(scores.height))]
         for name in schemes:
             scheme, members = bucket_scheme(name), assign(scores, bucket_scheme(name))
-            places += [
+            subsets += [
                 (name, label, members.query_index[members.bucket_index == k])
                 for k, label in enumerate(scheme.labels)
             ]
         for metric in metrics:
             machine = scores[metric].to_numpy()
             people = np.where(graded, theirs[metric].fill_null(np.nan).to_numpy(), np.nan)
-            for scheme_name, bucket, index in places:
-                in_place = people if scheme_name == ALL else np.where(holds, people, np.nan)
-                every = (machine, in_place, graded, documents, units)
+            for scheme_name, bucket, index in subsets:
+                human_scores = people if scheme_name == ALL else np.where(holds, people, np.nan)
+                every = (machine, human_scores, graded, documents, units)
                 arrays = [one[index] for one in every]
                 found = corrected_mean(*arrays) if graded.sum() >= FEWEST_GRADED else None
                 value, low, high = found or (None, None, None)
@@ -293,7 +294,7 @@ def corrected_scores(
                         "bucket": bucket,
                         "n_queries": len(index),
                         "n_graded": int(graded[index].sum()),
-                        "n_out": int((graded & np.isnan(in_place))[index].sum()),
+                        "n_out": int((graded & np.isnan(human_scores))[index].sum()),
                         "mean": float(machine[index].mean()) if len(index) else None,
                         "corrected": value,
                         "corrected_low": low,
@@ -304,9 +305,9 @@ def corrected_scores(
 
 
 def sampling_doubt(corrected: pl.DataFrame, *, scheme: str) -> str | None:
-    """Say if graded queries are spread over the buckets of a scheme unlike all queries.
+    """Return a warning if graded queries have another distribution over buckets than all queries.
 
-    ``corrected``: CORRECTED_SCORES. By the chi-square test of independence, at `UNLIKELY`.
+    ``corrected`` has CORRECTED_SCORES rows. Uses the chi-square test of independence at `UNLIKELY`.
     """
     from scipy.stats import chi2_contingency
 
@@ -318,6 +319,7 @@ def sampling_doubt(corrected: pl.DataFrame, *, scheme: str) -> str | None:
     if p >= UNLIKELY:
         return None
     return (
-        f"graded queries are spread over {scheme} unlike all queries (p = {p:.1g}); were they "
-        "drawn at random? If only within buckets, the pooled corrected mean is biased"
+        f"graded queries and all queries differ in their distribution over {scheme} (p = {p:.1g}); "
+        "grade a random sample. If it is random only within buckets, the pooled corrected mean is "
+        "biased"
     )

@@ -1,19 +1,20 @@
-"""The Position Sensitivity Index (PSI) of bucket means, its interval, and a row of the PSI table.
+"""The Position Sensitivity Index (PSI) of bucket means, its interval, and rows of the PSI table.
 
-The plain PSI is as the papers define it. `estimate_row` makes of one model's queries what a row of
-the table says: the published PSI, the same at equal documents, tests and warnings.
+The plain PSI follows the papers' definition. `estimate_row` computes a row of the table from one
+model's queries: the published PSI, the PSI at equal documents, tests and warnings.
 
-An interval of a PSI:
+An interval of a PSI
 
-- starts at 0 where its test does not reject or could not be made: the test of position for the PSI
-  at equal documents, and for the plain one where documents are compared with each other; else
-  `equal_means` for the plain one. Where the test rejects, it starts at the PSI of the deviations
-  that the test found, less what chance may have added (`lower_end`);
-- ends at the largest of three: the largest PSI under which one as small as the observed is not rare
-  (`invert_psi`), of clusters the fitted slope and bend enlarged (`upper_end`), and the PSI if the
-  lowest bucket (`_least_mean`) and badly known ones (`_least_means`) are as low as they may be.
+- starts at 0 if its test does not reject or is missing. This is the test of position for the PSI at
+  equal documents, and for the plain PSI if documents are compared with each other; otherwise the
+  plain PSI uses `equal_means`. If the test rejects, the interval starts at the PSI of the
+  deviations minus the part that may be chance (`lower_end`).
+- ends at the largest of three values: the largest PSI for which an observed PSI this small is not
+  rare (`invert_psi`); with clusters, the PSI of the enlarged slope and bend (`upper_end`); and the
+  PSI if the lowest bucket (`_least_mean`) and uncertain buckets (`_least_means`) have their lower
+  bounds.
 
-`invert_psi` also gives the value corrected for noise: the PSI whose expected plain PSI is the
+`invert_psi` also returns the value corrected for noise: the PSI whose expected plain PSI is the
 observed one.
 """
 
@@ -79,12 +80,12 @@ def position_sensitivity_index(bucket_means: npt.ArrayLike) -> float | None:
     Parameters
     ----------
     bucket_means : array of shape (n_buckets,)
-        Mean score per bucket, >= 0; NaN marks an empty bucket and is left out.
+        Mean score per bucket, >= 0; NaN for an empty bucket, which is ignored.
 
     Returns
     -------
     float or None
-        Value in [0, 1]; None if fewer than two buckets hold a mean or the best mean is 0.
+        Value in [0, 1]; None if fewer than two buckets have a mean, or the best mean is 0.
     """
     means = np.asarray(bucket_means, dtype=np.float64)
     means = means[~np.isnan(means)]
@@ -99,13 +100,13 @@ def psi_of_columns(means: FloatArray) -> FloatArray:
     Parameters
     ----------
     means : array of shape (n_buckets, n_columns)
-        No NaN. A mean below 0 (a simulated one) counts as 0.
+        Without NaN. A (simulated) mean below 0 counts as 0.
 
     Returns
     -------
     array of shape (n_columns,)
-        Values in [0, 1]; 1 where no bucket has a positive mean, so check for that case first if
-        it has to be told apart. Rounding errors are snapped to an exact 0.
+        Values in [0, 1]; 1 for a column without a positive mean. Rounding errors become an exact
+        0.
     """
     best = means.max(axis=0)
     worst = np.maximum(means.min(axis=0), 0.0)
@@ -124,16 +125,16 @@ def lower_end(
     alpha: float,
     bounds: Sequence[FloatArray] | None = None,
 ) -> float:
-    """Least PSI that the data allow: 0 exactly where the test does not reject at alpha.
+    """Return the lower end of the interval: 0 exactly if the test does not reject at alpha.
 
-    Fits each rejected alternative (slope and bend, or one bucket unlike the rest) to the means,
-    leaves the share of its deviations that is not chance (`HotellingTest.least_share`) and returns
-    the largest PSI, at most that of the means. What slope and bend of well-known buckets show says
-    nothing of the mean of a few queries: of badly known buckets, which have ``bounds``
-    (`_least_means` and `_most_means`; NaN for others), the PSI of slope and bend is no larger than
-    what a bound of theirs shows beside the well-known ones, or these by themselves. With fewer than
-    two of these all buckets are taken as they are. One bucket unlike the rest was rejected by its
-    own mean, and needs no bound.
+    Fits each significant alternative (slope and bend, or one unusual bucket) to the means, keeps the
+    share of its deviations that is not chance (`HotellingTest.least_share`), and returns the largest
+    PSI of these, at most the PSI of the means. Slope and bend of well-known buckets do not determine
+    the mean of a bucket with few queries. Such uncertain buckets have ``bounds`` (`_least_means` and
+    `_most_means`; NaN for others). With them, the PSI of slope and bend is limited to the PSI of
+    their bounds with the well-known buckets, or of the well-known buckets only. With fewer than two
+    well-known buckets there is no limit. One unusual bucket is significant by its mean and needs no
+    bound.
     """
     if test.p is None or test.p > alpha:
         return 0.0
@@ -155,20 +156,20 @@ def lower_end(
         end = float(psi_of_columns(left)[0])
         if is_of_all and not known.all() and known.sum() > 1:
             means = profile.means[known]
-            beside = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
-            shown = [1 - worst / max(best, ROUNDING) for worst, best in beside]
+            pairs = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
+            shown = [1 - worst / max(best, ROUNDING) for worst, best in pairs]
             bound = max(*shown, float(psi_of_columns(left[known])[0]))
             end = min(end, max(bound, LEAST_LEFT * end))
         ends.append(end)
-    # The errors of a few clusters may look so alike that a constant's fit lies beside all means.
+    # With few clusters, similar errors may put the fitted constant outside all means.
     return min(max(ends, default=0.0), float(psi_of_columns(profile.means[:, None])[0]))
 
 
 def _at_one_mean(profile: Profile, centre: FloatArray, score_limit: float) -> Profile:
-    """Return a profile with the errors that it would have if all means were the mean of ``centre``.
+    """Return a profile with its errors scaled as if all means were the mean of ``centre``.
 
-    ``centre`` are the means at which they have their variance, as in `invert_psi`. The variance of
-    a nearly empty bucket is small as its mean is: weighed by it, all fits would begin there.
+    ``centre`` are the means of the current variances, as in `invert_psi`. A bucket with a mean near
+    0 has a small variance, and would dominate the fits as a weight.
     """
     middle = np.full_like(centre, centre.mean())
     scale = np.sqrt(
@@ -178,16 +179,16 @@ def _at_one_mean(profile: Profile, centre: FloatArray, score_limit: float) -> Pr
 
 
 def upper_end(profile: Profile, test: HotellingTest, *, alpha: float) -> float:
-    """PSI of the fitted slope and bend, deviations enlarged by their critical scale."""
+    """Return the PSI of the fitted slope and bend with deviations enlarged by the critical scale."""
     centre, fitted = _fit_deviations(profile, slope_and_bend(len(profile.means)))
     return float(psi_of_columns((centre + (1 + test.critical_scale(alpha)) * fitted)[:, None])[0])
 
 
 def _fit_deviations(profile: Profile, *directions: FloatArray) -> list[FloatArray]:
-    """Fit bucket means by weighted least squares; return a constant's fit, and what others add.
+    """Fit bucket means by weighted least squares; return the fits of a constant and of directions.
 
-    ``directions``: one or more columns each, (n_buckets, n), fitted together with a constant. The
-    constant's fit comes first, then for each of them its fit less the constant's, (n_buckets,).
+    Each of ``directions`` has one or more columns, (n_buckets, n), fitted together with a constant.
+    Returns the constant's fit, then each direction's fit minus the constant's, (n_buckets,).
     """
     precision = np.asarray(np.linalg.pinv(profile.covariance, hermitian=True), dtype=np.float64)
     flat = np.ones((len(profile.means), 1))
@@ -214,12 +215,13 @@ def invert_psi(
     level: float,
     score_limit: float = 1.0,
 ) -> tuple[float, float]:
-    """Upper end of the interval, and value of PSI corrected for noise.
+    """Return the upper end of the interval, and the PSI corrected for noise.
 
-    For a candidate PSI, bucket means have exactly it, with deviations in proportion to the observed
-    ones; their sampling errors show which plain PSI one would see. For the upper end the buckets
-    between the best and the worst lie nearer to the middle: which of few buckets are the extremes
-    is not known for certain, and where several are, a small observed PSI is rarer.
+    For a candidate PSI, bucket means have exactly this PSI, with deviations proportional to the
+    observed ones; simulated sampling errors then give the plain PSI that one would observe. For the
+    upper end, the buckets between the best and the worst are moved towards the middle: it is not
+    certain which of few buckets are the extremes, and with several extremes a small observed PSI is
+    rarer.
 
     Parameters
     ----------
@@ -228,30 +230,29 @@ def invert_psi(
     errors : float64 array of shape (n_buckets, n_draws)
         Draws of the sampling errors of those means.
     centre : float64 array of shape (n_buckets,)
-        Means at which the errors have their variance: the smoothed plain means (also for the PSI at
-        equal documents), so that a bucket in which nothing is found has a variance to scale.
+        Means for the variance of the errors: the smoothed plain means (also for the PSI at equal
+        documents), so that a bucket with mean 0 has a variance above 0.
     level : float
         Nominal coverage of the interval, in (0, 1).
     score_limit : float
-        Largest score a query can have. A bucket's variance is taken to change with its true mean
-        m as ``m * (score_limit - m)``.
+        Largest possible score of a query. A bucket's variance is assumed to change with its true
+        mean m like ``m * (score_limit - m)``.
 
     Returns
     -------
     high : float
-        Largest PSI at which a plain one this small is not rarer than ``(1 - level) / 2``; never
-        below the plain PSI. Bucket means that happen to be more alike than noise alone makes them
-        do not bring it down to 0: see `NULL_QUANTILE`.
+        Largest PSI for which a plain PSI this small has at least probability ``(1 - level) / 2``;
+        never below the plain PSI. It does not fall to 0 if bucket means are by chance more alike
+        than noise makes them: see `NULL_QUANTILE`.
     corrected : float
-        The PSI whose expected plain PSI is the observed one; exactly 0 where noise alone explains
-        it. Both are the plain PSI if the means have no sampling error at all.
+        The PSI whose expected plain PSI is the observed one; exactly 0 if noise explains the
+        observed PSI. Both are the plain PSI if the means have no sampling error.
 
     Notes
     -----
     Test inversion with an estimated nuisance parameter follows Chuang and Lai (2000), Statistica
-    Sinica 10; a limit kept from falling below what such data can show is that of
-    Cowan, Cranmer, Gross and Vitells, arXiv:1105.3166 (2011). `docs/psi-method.md` has coverage
-    and bias.
+    Sinica 10. The power constraint of the limit follows Cowan, Cranmer, Gross and Vitells,
+    arXiv:1105.3166 (2011). `docs/psi-method.md` has coverage and bias.
     """
     observed = float(psi_of_columns(means[:, None])[0])
     shrunken = _shrunken_deviations(means, errors)
@@ -262,7 +263,7 @@ def invert_psi(
 
     def simulate(psi: float, deviations: FloatArray) -> FloatArray:
         reach = (1 - psi) * deviations.max() - deviations.min()
-        candidate = middle + deviations * (psi * middle / reach)  # its PSI is exactly this one
+        candidate = middle + deviations * (psi * middle / reach)  # has exactly this PSI
         possible = candidate * min(1.0, score_limit / float(candidate.max()))
         stretch = np.sqrt(_variance_function(possible, score_limit) / variance)
         return psi_of_columns(possible[:, None] + stretch[:, None] * errors)
@@ -272,16 +273,16 @@ def invert_psi(
     apart = deviations * (1 - PULLED / len(deviations))
     apart[extremes] = deviations[extremes]
     seen = max(observed, float(np.quantile(simulate(0.0, apart), NULL_QUANTILE))) + ROUNDING
-    n = errors.shape[1] + 1  # a p of draws is (k + 1) / (n_draws + 1)
+    n = errors.shape[1] + 1  # p from draws is (k + 1) / (n_draws + 1)
     high = max(observed, _solve(lambda psi: tail - (1 + (simulate(psi, apart) <= seen).sum()) / n))
     corrected = _solve(lambda psi: float(simulate(psi, deviations).mean()) - observed)
     return high, min(corrected, high)
 
 
 def _shrunken_deviations(means: FloatArray, errors: FloatArray) -> tuple[float, FloatArray] | None:
-    """Centre of the means and shrunken deviations from it; None if there is no sampling error.
+    """Return the centre of the means and shrunken deviations; None without sampling error.
 
-    The deviations are known up to a factor: candidate means have them in proportion.
+    Only the proportions of the deviations matter.
     """
     se = errors.std(axis=1)
     if se.max() <= ROUNDING:
@@ -296,7 +297,7 @@ def _shrunken_deviations(means: FloatArray, errors: FloatArray) -> tuple[float, 
 
 
 def _between_variance(means: FloatArray, se: FloatArray) -> float:
-    """Variance of the true means by the moment estimator of DerSimonian and Laird (1986)."""
+    """Return the variance of the true means (moment estimator of DerSimonian and Laird, 1986)."""
     weights = 1 / se**2
     centre = weights @ means / weights.sum()
     excess = weights @ (means - centre) ** 2 - (len(means) - 1)
@@ -304,12 +305,12 @@ def _between_variance(means: FloatArray, se: FloatArray) -> float:
 
 
 def _variance_function(means: FloatArray, score_limit: float) -> FloatArray:
-    """How the variance of scores changes with their mean m: m (limit - m), floored."""
+    """Return the relative variance of scores with mean m: m (limit - m), with a floor."""
     return np.maximum(means * (score_limit - means), LEAST_VARIANCE * score_limit**2)
 
 
 def _solve(increasing: Callable[[float], float]) -> float:
-    """Root in [0, 1] by bisection: 0 if not negative at 0, 1 if negative at 1."""
+    """Return the root in [0, 1] by bisection; 0 if not negative at 0, 1 if negative at 1."""
     if increasing(0.0) >= 0:
         return 0.0
     if increasing(1.0) < 0:
@@ -324,52 +325,51 @@ def _solve(increasing: Callable[[float], float]) -> float:
 # --- A row of the PSI table --------------------------------------------------------------------
 
 FLAGS = {
-    "between_documents": "positions differ between documents, hardly within them: compared "
-    "between documents of like length",
-    "too_few_documents": "too few documents or clusters inform the test (none does where all "
-    "scores are alike)",
-    "confounded": "the published PSI mixes position with document",
-    "few_clusters": "documents are taken as independent: there are too few clusters of them for "
-    "what is found to hold of others",
+    "between_documents": "positions differ mostly between documents, so the test compares "
+    "documents of similar length",
+    "too_few_documents": "too few documents or clusters can show an effect (none can if all scores "
+    "are equal)",
+    "confounded": "the published PSI mixes position with document difficulty",
+    "few_clusters": "too few clusters: documents count as independent, and results hold only for "
+    "these clusters",
     "small_buckets": "a bucket has few queries",
-    "at_floor": "finds next to nothing: a PSI means nothing here",
-    "at_ceiling": "finds nearly everything: no room for a position effect",
-    "no_lengths": "documents would have to be compared with each other, and their lengths are not "
-    "known",
-    "unplaced": "queries without one place for their evidence (mixed, or no span) are in no bucket",
-    "given_unknown": "evidence is labelled by class: what of it the model was given is not known",
-    "filter_panel": "this retriever also chose which queries are in the benchmark",
-    "position_blind": "the control that knows no position: what it shows, the questions show",
-    "truncating": "the control that is known to cut late evidence off",
+    "at_floor": "finds almost nothing, so PSI is meaningless",
+    "at_ceiling": "finds nearly everything, so a position effect can hardly show",
+    "no_lengths": "the test needs document lengths to compare documents, and they are unknown",
+    "unplaced": "queries without a single evidence position (mixed, or no span) are in no bucket",
+    "given_unknown": "evidence is labelled by class, so its share in the model's input is unknown",
+    "filter_panel": "this retriever also selected the benchmark's queries",
+    "position_blind": "the position-blind control: the questions cause any effect that it shows",
+    "truncating": "the control that cuts off late evidence",
 }
 
 
 @dataclass(frozen=True)
 class RowData:
-    """The queries of one row: who asks what of which document, and what each scored.
+    """The queries of one row: scores, documents and positions.
 
     Attributes
     ----------
     scores : float64 array of shape (n_queries,)
         Score per query, finite and >= 0.
     documents : int64 array of shape (n_queries,)
-        Number of the query's positive.
+        Number of the query's positive document.
     lengths : float64 array of shape (n_queries,)
-        Its length, characters; NaN if unknown: then documents are not compared with each other.
+        Length of the document, characters; NaN if unknown, which rules out a comparison between
+        documents.
     positions : float64 array of shape (n_queries,)
-        Sort key of a document's queries: the middle of the evidence in characters or, of evidence
-        known by class, of its third (a share of the length where that is not known).
+        Sort key of a document's queries: the middle of the evidence in characters; for evidence
+        known by class, the middle of its third (a share of the length if that is unknown).
     seen : bool array of shape (n_queries,), or None
-        Whether the evidence lay wholly inside the model's input; None: not known.
+        Whether the evidence is completely inside the model's input; None if unknown.
     located : bool array of shape (n_queries,), or None
-        Whether it is known where the evidence is; None: of all. Others are not counted as seen or
-        not.
+        Whether the position of the evidence is known; None: for all. Other queries do not count in
+        the share of seen evidence.
     control : float64 array of shape (n_queries,), or None
         Scores of the position-blind control on the same queries.
     clusters : int64 array of shape (n_queries,), or None
-        Number of what the query's document is part of (an article, a site). Where there
-        are `FEWEST_CLUSTERS` or more, tests and intervals take them as independent in place of
-        documents.
+        Number of the document's cluster (e.g. an article or a site). With `FEWEST_CLUSTERS` or
+        more, clusters are the independent units of tests and intervals, instead of documents.
     """
 
     scores: FloatArray
@@ -397,40 +397,40 @@ def estimate_row(
     ----------
     row : RowData
     query_index, bucket_index : int arrays of shape (n_memberships,)
-        Query ``query_index[i]`` sits in bucket ``bucket_index[i]``. A query may sit in several
+        Query ``query_index[i]`` is in bucket ``bucket_index[i]``. A query may be in several
         buckets or in none.
     n_buckets : int
-        Buckets of the scheme. Those that hold no query are left out of everything.
+        Number of buckets in the scheme. Empty buckets are ignored.
     level : float
         Nominal coverage of the intervals, in (0, 1).
     min_bucket_size : int
-        A bucket with fewer queries raises the flag `small_buckets`; it stays in every figure.
+        A bucket with fewer queries sets the flag ``small_buckets``, but still counts.
 
     Returns
     -------
     figures : dict
-        Columns of PSI_TABLE (`psibench.tables.schemas`) by name, which says what each is; what
-        does not exist is None, never 0. `best_bucket`, `worst_bucket`, `best_same` and
-        `worst_same` are buckets' numbers.
+        Columns of PSI_TABLE by name (`psibench.tables.schemas` describes them); missing values are
+        None, never 0. ``best_bucket``, ``worst_bucket``, ``best_same`` and ``worst_same`` are
+        bucket indices.
     buckets : dict of arrays of shape (n_buckets,)
-        Columns of BUCKET_SCORES by name: `n_queries`; `mean`, `low` and `high` with documents (or
-        clusters) as independent units, the interval within the scores' range, none with fewer than
-        two; `same_mean`, `same_low` and `same_high` at equal documents (see
-        `same_document_profile`). NaN where there is none.
+        Columns of BUCKET_SCORES by name: ``n_queries``; ``mean``, ``low`` and ``high`` with
+        documents (or clusters) as independent units, in the range of the scores, without an
+        interval for fewer than two units; ``same_mean``, ``same_low`` and ``same_high`` at equal
+        documents (see `same_document_profile`). Missing values are NaN.
 
     Raises
     ------
     InputError
-        Scores that are not finite or below 0; arrays or settings out of range.
+        If scores are not finite or below 0, or arrays or settings are out of range.
     """
     if not 0 < level < 1:
-        raise InputError(f"level is {level}; give a value between 0 and 1, such as 0.95")
+        raise InputError(f"level is {level}; give a value between 0 and 1, e.g. 0.95")
     low = float(row.scores.min(initial=0.0))
     if low < 0:
-        raise InputError(f"scores: the least is {low}; a PSI needs scores of 0 or more")
+        raise InputError(f"scores: the smallest is {low}; PSI needs scores of 0 or more")
     queries, buckets = np.asarray(query_index, np.int64), np.asarray(bucket_index, np.int64)
     units = None
-    if row.clusters is not None:  # of the queries that sit in a bucket
+    if row.clusters is not None:  # for the queries with a bucket
         is_unit = units_of(row.documents[queries], row.clusters[queries]) is not None
         units = row.clusters if is_unit else None
     table = document_table(
@@ -455,7 +455,7 @@ def estimate_row(
         of_plain = equal_means(table)
     plain = _psi(table, raw, of_plain, level)
     has_psi = plain["psi"] is not None
-    equal = _psi(table, same, test, level, names=SAME)
+    equal = _psi(table, same, test, level, names=SAME_COLUMNS)
     ends_held = {0, n_buckets - 1} <= set(table.buckets.tolist())
     of_ends = (same if is_within else raw) if ends_held else None
     drop, drop_low, drop_high = _drop(table, of_ends, level)
@@ -514,7 +514,7 @@ def estimate_row(
 
 
 def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
-    """Return an effect as columns NAME, NAME_low, NAME_high and p_NAME; all null without one."""
+    """Return an effect as columns NAME, NAME_low, NAME_high and p_NAME; null without an effect."""
     columns = (name, f"{name}_low", f"{name}_high", f"p_{name}")
     found = (None,) * 4 if effect is None else (effect.value, effect.low, effect.high, effect.p)
     return dict(zip(columns, found, strict=True))
@@ -547,8 +547,15 @@ def _flags(
     return ", ".join(name for name, is_raised in raised.items() if is_raised)
 
 
-PLAIN = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
-SAME = "psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected", "best_same", "worst_same"
+PLAIN_COLUMNS = ("psi", "psi_low", "psi_high", "psi_corrected", "best_bucket", "worst_bucket")
+SAME_COLUMNS = (
+    "psi_same",
+    "psi_same_low",
+    "psi_same_high",
+    "psi_same_corrected",
+    "best_same",
+    "worst_same",
+)
 
 
 def _psi(
@@ -557,12 +564,12 @@ def _psi(
     test: BucketTest | None,
     level: float,
     *,
-    names: Sequence[str] = PLAIN,
+    names: Sequence[str] = PLAIN_COLUMNS,
 ) -> dict[str, float | int | None]:
-    """PSI of a profile, its interval, and the first of its best and worst buckets, by ``names``.
+    """Return PSI, interval, corrected value, and first best and worst bucket, by ``names``.
 
-    Neither interval nor corrected value with fewer than `FEWEST_DOCUMENTS` documents. The interval
-    holds the PSI; the corrected value is 0 if p > .5, else in it.
+    No interval and no corrected value with fewer than `FEWEST_DOCUMENTS` documents. The interval
+    contains the PSI; the corrected value is 0 if p > .5, else inside the interval.
     """
     value = None if profile is None else position_sensitivity_index(profile.means)
     if profile is None or test is None or value is None:
@@ -586,9 +593,9 @@ def _psi(
             score_limit=table.score_limit,
         )
         if table.units is not None and test.slope_bend_test is not None:
-            # However many the clusters: the covariance of few is not well known.
+            # For any number of clusters, because the covariance of few is uncertain.
             high = max(high, upper_end(profile, test.slope_bend_test, alpha=alpha))
-        of_high = alpha / (1 if low == 0 else 2)  # where the lower end is 0, this alone may miss
+        of_high = alpha / (1 if low == 0 else 2)  # one-sided if the lower end is 0
         least = _least_means(table, profile, of_high, few | _has_rare_misses(table, profile))
         lowest = int(profile.means.argmin())
         if np.isnan(least[lowest]):
@@ -604,11 +611,11 @@ def _psi(
 def _least_means(
     table: DocumentTable, profile: Profile, alpha: float, bounded: BoolArray
 ) -> FloatArray:
-    """Lower bounds at alpha of the means of ``bounded`` buckets, (n_buckets,); NaN of others.
+    """Return lower bounds at alpha of the means of ``bounded`` buckets, (n_buckets,); else NaN.
 
-    The one-sided ones of Clopper and Pearson (`binomial_ends`) for the n documents (or clusters)
-    that hold a bucket: ``alpha^(1 / n)`` of the best score where all of n found it. If
-    all documents score alike, that score stands for the best.
+    One-sided Clopper-Pearson bounds (`binomial_ends`) for the n documents (or clusters) in a
+    bucket: ``alpha^(1 / n)`` of the best score if all n have it. If all documents score alike, that
+    score counts as the best.
     """
     best, misses = _misses(table, profile)
     least, _ = binomial_ends(table.holding - misses, misses, alpha)
@@ -616,10 +623,10 @@ def _least_means(
 
 
 def _least_mean(table: DocumentTable, profile: Profile, alpha: float, bucket: int) -> float:
-    """Lower bound at alpha of one bucket's mean; NaN where no error is known.
+    """Return the lower bound at alpha of one bucket's mean; NaN without a known error.
 
-    Clopper and Pearson's, of ``m (limit - m) / se^2`` queries (Korn and Graubard, Survey
-    Methodology 24, 1998): a normal error is too short on the side of many misses.
+    A Clopper-Pearson bound for ``m (limit - m) / se^2`` queries (Korn and Graubard, Survey
+    Methodology 24, 1998), because a normal error is too short on the side of many misses.
     """
     share = min(float(profile.means[bucket]) / table.score_limit, 1.0)
     variance = float(profile.covariance[bucket, bucket]) / table.score_limit**2
@@ -632,14 +639,14 @@ def _least_mean(table: DocumentTable, profile: Profile, alpha: float, bucket: in
 def _most_means(
     table: DocumentTable, profile: Profile, alpha: float, bounded: BoolArray
 ) -> FloatArray:
-    """Upper bounds, as `_least_means`; the best score is the largest that a query can have."""
+    """Return upper bounds like `_least_means`; the best score is the largest possible score."""
     hits = table.holding * np.minimum(profile.means / table.score_limit, 1.0)
     _, most = binomial_ends(hits, table.holding - hits, alpha)
     return np.where(bounded, most * table.score_limit, np.nan)
 
 
 def _misses(table: DocumentTable, profile: Profile) -> tuple[FloatArray, FloatArray]:
-    """Return the best score of each bucket, and how many documents miss it: see `FEWEST_MISSES`."""
+    """Return the best score of each bucket, and the documents that miss it (see `FEWEST_MISSES`)."""
     scatter = np.abs(table.sums - table.counts * table.bucket_means).max(axis=0)
     best = np.where(scatter <= ROUNDING, profile.means, table.score_limit)
     shares = np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0)
@@ -647,20 +654,19 @@ def _misses(table: DocumentTable, profile: Profile) -> tuple[FloatArray, FloatAr
 
 
 def _has_rare_misses(table: DocumentTable, profile: Profile) -> BoolArray:
-    """Whether each bucket has fewer than `FEWEST_MISSES`, (n_buckets,)."""
+    """Return whether each bucket has fewer misses than `FEWEST_MISSES`, (n_buckets,)."""
     best, misses = _misses(table, profile)
-    if table.units is not None:  # documents of a cluster miss each by itself
+    if table.units is not None:  # documents of a cluster miss separately
         misses = (table.by_unit(table.counts * best - table.sums) > ROUNDING).sum(axis=0)
-    return np.asarray(misses < FEWEST_MISSES - 1e-6)  # 3 of any number are 3, however rounded
+    return np.asarray(misses < FEWEST_MISSES - 1e-6)  # tolerates rounding of exactly 3
 
 
 def _drop(
     table: DocumentTable, profile: Profile | None, level: float
 ) -> tuple[float | None, float | None, float | None]:
-    """1 - last / first bucket mean, with Student's t interval on the scale of log ratios.
+    """Return 1 - last / first bucket mean, with Student's t interval for the log ratio.
 
-    No interval where one document alone holds the first or the last bucket, or where nothing is
-    found in the last.
+    No interval if the first or the last bucket has only one document, or if the last mean is 0.
     """
     if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
         return None, None, None
@@ -674,7 +680,7 @@ def _drop(
     quantile = _student(holding, level).max()
     reach = quantile * np.sqrt(rows @ profile.covariance @ rows)
     rare = _has_rare_misses(table, profile)
-    least = _least_means(table, profile, (1 - level) / 2, rare)  # each end may miss
+    least = _least_means(table, profile, (1 - level) / 2, rare)  # both ends may miss
     least = np.fmin(least, profile.means)
     return (
         float(value),
@@ -684,7 +690,7 @@ def _drop(
 
 
 def _student(n_units: FloatArray, level: float) -> FloatArray:
-    """Quantile of Student's t for so many independent units."""
+    """Return the quantile of Student's t for a number of independent units."""
     from scipy.stats import t
 
     return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_units - 1, 1)))
@@ -693,7 +699,7 @@ def _student(n_units: FloatArray, level: float) -> FloatArray:
 def bucket_figures(
     table: DocumentTable, raw: Profile | None, same: Profile | None, n_buckets: int, level: float
 ) -> dict[str, np.ndarray]:
-    """Means and intervals of all buckets of the scheme."""
+    """Return means and intervals of all buckets of the scheme, see `estimate_row`."""
     found: dict[str, np.ndarray] = {"n_queries": np.zeros(n_buckets, dtype=np.int64)}
     found["n_queries"][table.buckets] = table.bucket_sizes
     for prefix, profile in (("", raw), ("same_", same)):
@@ -708,20 +714,24 @@ def bucket_figures(
 def _score_intervals(
     table: DocumentTable, profile: Profile, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Wilson's interval of each mean, the effective sample size ``m (limit - m) / se^2``.
+    """Return Wilson's interval of each mean, with effective sample size ``m (limit - m) / se^2``.
 
-    m is the smoothed mean (as Korn and Graubard, Survey Methodology 24, 1998, have it of shares),
-    the quantile Student's t of the units that hold the bucket: few of them, or rare hits or misses,
-    leave a symmetric interval far too short (`studies/inference`). It is widened at both ends to
-    Clopper and Pearson's bound for n identical documents; in clusters, too, where each may miss by
-    itself: 12 identical clusters would take .26 of each mean.
+    m is the smoothed mean (like Korn and Graubard, Survey Methodology 24, 1998, for shares), and the
+    quantile is Student's t for the units in the bucket. With few units, or rare hits or misses, a
+    symmetric interval would be far too short (`studies/inference`). Both ends are widened to the
+    Clopper-Pearson bound for n identical documents, also with clusters, because their documents miss
+    separately (12 identical clusters would take .26 of each mean).
     """
     limit, holding = table.score_limit, table.holding
     means = np.minimum(profile.means, limit)
     smooth = table.smoothed(means)
-    room = smooth * (limit - smooth)
-    # r = t^2 / n_effective, on scores as shares of the limit
-    r = _student(holding, level) ** 2 * np.diag(profile.covariance) / np.where(room > 0, room, 1.0)
+    unit_variance = smooth * (limit - smooth)
+    # r = t^2 / n_effective, for scores as shares of the limit
+    r = (
+        _student(holding, level) ** 2
+        * np.diag(profile.covariance)
+        / np.where(unit_variance > 0, unit_variance, 1.0)
+    )
     low, high = wilson_ends(means, np.where(holding < 2, np.nan, r), limit)
     alike = ((1 - level) / 2) ** (1 / (table.counts > 0).sum(axis=0))
     low = np.minimum(np.maximum(low, 0.0), means * alike)
@@ -742,10 +752,10 @@ def wilson_ends(means: FloatArray, r: FloatArray, limit: float) -> tuple[FloatAr
 def mean_interval(
     scores: FloatArray, documents: IntArray, units: IntArray | None = None
 ) -> tuple[float, float]:
-    """95 % interval of a mean over queries, made as that of a bucket's mean.
+    """Return the 95 % interval of a mean over queries, computed like a bucket's interval.
 
-    Arrays (n_queries,). ``units`` are the independent ones, documents if None (see `units_of`);
-    NaN with fewer than two of them.
+    Arrays (n_queries,). ``units`` are the independent units, by default documents (see `units_of`);
+    NaN with fewer than two units.
     """
     every = np.arange(len(scores))
     table = document_table(scores, documents, every, 0 * every, n_buckets=1, units=units)
@@ -754,12 +764,12 @@ def mean_interval(
 
 
 def noise_of_independent_queries(table: DocumentTable) -> FloatArray:
-    """Plain PSI, (DRAWS,), that chance alone shows if queries are shuffled over positions.
+    """Return plain PSIs, (DRAWS,), of queries shuffled over positions.
 
-    The bucket means then have the common mean and the covariance of sampling without replacement,
+    The bucket means then have a common mean and the covariance of sampling without replacement,
     ``s^2 (n_jk / (n_j n_k) - 1 / n)``; overlaps n_jk between buckets (queries at an edge) are
-    neglected. It says how noisy PSI is with so many queries and buckets. It is no test: it takes
-    the queries of a document as independent and all documents as alike.
+    ignored. The result shows the noise of PSI with this number of queries and buckets. It is not a
+    test: it treats the queries of a document as independent, and all documents as equal.
     """
     sizes = table.bucket_sizes
     n = sizes.sum()

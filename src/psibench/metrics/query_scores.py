@@ -1,4 +1,4 @@
-"""Per-query scores joined with where each query's evidence sits and whether the model saw it."""
+"""Per-query scores with the position of each query's evidence and its visible share."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,16 @@ from psibench.metrics.inference import units_of
 from psibench.metrics.ranking import DEFAULT_METRICS, ranking_metrics
 
 SEVERAL_SPANS = "pos_char_spans"
-"""Column of queries with several evidence spans: list of [start, end), in order; null for others,
-as `pos_char_span` is for these."""
+"""Column of queries with several evidence spans, a list of [start, end) in order; else null. Such
+queries have a null ``pos_char_span``."""
 EVIDENCE_LISTS = ("positions", SEVERAL_SPANS)
-"""Further columns of queries that say where evidence is: every third it is in, and its spans."""
+"""Optional columns of queries on evidence positions: all its thirds, and its spans."""
 CLUSTER = "cluster"
-"""Further column of queries that says what their positive is part of: an article, a site."""
+"""Optional column of queries: the cluster of their positive, e.g. an article or a site."""
 PAGE_COLUMN = "pos_page"
-"""Further column of queries: the page of the file that their evidence starts on, from 1; null where
-it has none."""
-NAMED = 5
-"""How many ids an error message lists."""
+"""Optional column of queries: the page of the file where their evidence starts, from 1, or null."""
+MOST_NAMED_IDS = 5
+"""Most ids in an error message."""
 
 
 def query_scores(
@@ -39,26 +38,26 @@ def query_scores(
     Parameters
     ----------
     run : ranked run, columns of the run table; queries it lacks score 0.
-    queries, qrels : columns of those tables; every query needs a positive and the other way round.
-    metrics : names; none: the evidence alone.
-    visible_char_end : frame of `visible_char_end` (characters of the positive the model saw) by
-        `query_id`; None if the model sees everything.
-    length_edges : tokens of the positive between length buckets, as of `length_bucket`.
+    queries, qrels : columns of these tables; every query needs a positive, and every positive a
+        query.
+    metrics : names; without names, returns only the evidence columns.
+    visible_char_end : frame of ``query_id`` and ``visible_char_end`` (end of the visible part of the
+        positive, characters); None if the model reads everything.
+    length_edges : edges of length buckets (tokens of the positive), see `length_bucket`.
 
     Returns
     -------
     (n_queries, 13 + n_metrics) frame in the columns of the query-scores table, ordered by query id.
-    `target_position` is the declared one, else the third the span's middle falls in, of several
-    spans (`pos_char_spans`) the one all fall in, or mixed. `target_positions` lists those of the
-    column `positions` where queries carry several, or of several spans. A query without a span is
-    known by its `target_position` alone; what of its evidence is visible is known where the whole
-    document is.
+    ``target_position`` is the declared position, else the third of the span's middle; for several
+    spans (``pos_char_spans``) their common third, else mixed. ``target_positions`` lists all thirds
+    of the column ``positions``, or of several spans. For a query without a span, the visible share
+    of the evidence is only known if the whole document is visible.
 
     Raises
     ------
     InputError
-        If queries and qrels do not cover each other, a span is empty or negative, neither span nor
-        class of a query is known, a positive has no visible end, or two clusters.
+        If queries and qrels do not match, a span is empty or negative, a query has neither span nor
+        class, or a positive has no visible end or has two clusters.
     """
     scores = ranking_metrics(run, qrels, metrics=metrics)
     _refuse_one_sided(queries, scores)
@@ -75,35 +74,35 @@ def query_scores(
 
 
 def document_numbers(scores: pl.DataFrame) -> np.ndarray:
-    """Number the documents of QUERY_SCORES rows from 1, int64 (n_queries,); ids are a domain's."""
+    """Return document numbers from 1 for QUERY_SCORES rows, int64 (n_queries,); ids are per domain."""
     numbers = scores.select(pl.struct("domain", "document_id").rank("dense")).to_series()
     return numbers.to_numpy().astype(np.int64)
 
 
 def cluster_numbers(scores: pl.DataFrame) -> np.ndarray | None:
-    """Number the clusters of QUERY_SCORES rows from 1, int64 (n_queries,); None without any.
+    """Return cluster numbers from 1 for QUERY_SCORES rows, int64 (n_queries,); None without clusters.
 
-    A document of no cluster is one by itself.
+    A document without a cluster is its own cluster.
     """
     if CLUSTER not in scores.columns or not scores[CLUSTER].count():
         return None
-    alone = pl.when(pl.col(CLUSTER).is_null()).then("document_id")
-    numbers = scores.select(pl.struct("domain", CLUSTER, alone.alias("alone")).rank("dense"))
+    single = pl.when(pl.col(CLUSTER).is_null()).then("document_id")
+    numbers = scores.select(pl.struct("domain", CLUSTER, single.alias("single")).rank("dense"))
     return numbers.to_series().to_numpy().astype(np.int64)
 
 
 def unit_numbers(scores: pl.DataFrame) -> np.ndarray:
-    """Number the independent units of QUERY_SCORES rows: clusters, or documents (`units_of`)."""
+    """Return the numbers of independent units: clusters, or documents (see `units_of`)."""
     documents = document_numbers(scores)
     units = units_of(documents, cluster_numbers(scores))
     return documents if units is None else units
 
 
 def evidence_documents(queries: pl.DataFrame, qrels: pl.DataFrame) -> pl.DataFrame:
-    """Say which document holds each query's evidence: frame of `query_id` and `document_id`.
+    """Return the evidence document of each query: frame of ``query_id`` and ``document_id``.
 
-    It is the one that `pos_corpus_id` names; where that is not known, the query's positive of the
-    highest grade, the first by id among equals.
+    This is ``pos_corpus_id`` if known, else the positive with the highest grade, and among equal
+    grades the first by id.
     """
     best = (
         qrels.filter(pl.col("score") > 0)
@@ -117,7 +116,7 @@ def evidence_documents(queries: pl.DataFrame, qrels: pl.DataFrame) -> pl.DataFra
 
 
 def evidence_positions(queries: pl.DataFrame) -> pl.DataFrame:
-    """Describe where each query's evidence is: `query_id` and the evidence columns, in order."""
+    """Return ``query_id`` and the evidence columns of each query, in the order of the queries."""
     return _evidence(_with_visible_end(queries, None))
 
 
@@ -136,8 +135,8 @@ _EVIDENCE_COLUMNS = (
 
 def name_some(ids: pl.Series) -> str:
     """List the first ids of a series for a message, and how many there are."""
-    shown = ", ".join(repr(value) for value in ids.sort().head(NAMED).to_list())
-    return f"{shown}{', ...' if len(ids) > NAMED else ''} ({len(ids)} in all)"
+    shown = ", ".join(repr(value) for value in ids.sort().head(MOST_NAMED_IDS).to_list())
+    return f"{shown}{', ...' if len(ids) > MOST_NAMED_IDS else ''} ({len(ids)} in all)"
 
 
 def _refuse_one_sided(queries: pl.DataFrame, scores: pl.DataFrame) -> None:
@@ -153,13 +152,13 @@ def _refuse_one_sided(queries: pl.DataFrame, scores: pl.DataFrame) -> None:
 
 
 def _refuse_several_clusters(scores: pl.DataFrame) -> None:
-    """Refuse documents whose queries name two clusters, or one name one and another none."""
+    """Raise InputError if queries on one document have different clusters, or only some have one."""
     found = scores.group_by("document_id").agg(pl.col(CLUSTER).unique()).sort("document_id")
     for document, clusters in found.filter(pl.col(CLUSTER).list.len() > 1).head(1).iter_rows():
         named = ", ".join(sorted(repr(name) for name in clusters))
         raise InputError(
-            f"queries on document {document!r} have the clusters {named}; a document is part of "
-            "one, named by all its queries, or of none"
+            f"queries on document {document!r} have the clusters {named}; all queries on a document "
+            "must have the same cluster, or none"
         )
 
 
@@ -172,7 +171,7 @@ def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.Da
     if len(lacking):
         raise InputError(
             f"no visible_char_end for the positives {name_some(lacking.unique())}; "
-            "give one for every positive, or None for a model that sees everything"
+            "give one for every positive, or None for a model that reads everything"
         )
     return joined
 
@@ -180,7 +179,7 @@ def _with_visible_end(queries: pl.DataFrame, ends: pl.DataFrame | None) -> pl.Da
 def _evidence(
     queries: pl.DataFrame, length_edges: Sequence[int] = LENGTH_EDGES[1:]
 ) -> pl.DataFrame:
-    """Derive the evidence columns from spans or class, lengths and `visible_char_end`."""
+    """Return the evidence columns from spans or class, lengths and ``visible_char_end``."""
     span = pl.col("pos_char_span").cast(pl.List(pl.Int64))
     start, end, length = pl.col("start"), pl.col("end"), pl.col("pos_char_length").cast(pl.Int64)
     seen_end = pl.col("visible_char_end")
@@ -213,26 +212,25 @@ def _evidence(
         target_position=target,
         target_positions=pl.coalesce(tags, target),
         length_bucket=length_bucket(pl.col("pos_token_length"), length_edges),
-        # All of a document that was read whole was given, its evidence too, wherever that is.
+        # A completely visible document has visible evidence at any position.
         visible=pl.coalesce("visible", pl.when(pl.col("pos_visible") >= 1).then(1.0)),
         pos_visible="pos_visible",
     )
 
 
 def _several(queries: pl.DataFrame) -> pl.Expr:
-    """Say of which queries the evidence is a list of spans."""
     if SEVERAL_SPANS not in queries.columns:
         return pl.lit(value=False)
     return pl.col(SEVERAL_SPANS).is_not_null()
 
 
 def _of_several(frame: pl.DataFrame) -> pl.DataFrame:
-    """Give `_id`, `third`, `tags` and `visible` of the queries whose evidence is several spans.
+    """Return ``_id``, ``third``, ``tags`` and ``visible`` of the queries with several spans.
 
-    All spans together: the third they all lie in, each by its middle, else mixed; every third that
-    holds one; the share of their characters inside the model's input.
+    ``third`` is the common third of the spans' middles, else mixed; ``tags`` are all their thirds;
+    ``visible`` is the share of their characters inside the model's input.
     """
-    start, end = (pl.col(SEVERAL_SPANS).list.get(place) for place in (0, 1))
+    start, end = (pl.col(SEVERAL_SPANS).list.get(side) for side in (0, 1))
     length = pl.col("pos_char_length").cast(pl.Int64)
     seen = (pl.col("visible_char_end").fill_null(end) - start).clip(0, end - start)
     third = third_of_span(start, end, length)
@@ -251,7 +249,7 @@ def _of_several(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refuse_odd_evidence(frame: pl.DataFrame) -> None:
-    """Refuse empty and negative spans, and queries of which neither span nor class is known."""
+    """Raise InputError for empty or negative spans, and for queries without span and class."""
     has_span, several = pl.col("pos_char_span").is_not_null(), pl.col("several")
     sound = (pl.col("start") >= 0) & (pl.col("start") < pl.col("end"))
     sound &= pl.col("pos_char_length") >= 1
@@ -262,6 +260,6 @@ def _refuse_odd_evidence(frame: pl.DataFrame) -> None:
         query_id, span, length = odd.select("_id", "pos_char_span", "pos_char_length").row(0)
         raise InputError(
             f"query {query_id!r} has the span {span} in a document of {length} characters; "
-            "allowed: [start, end) with 0 <= start < end, or none and either several in "
+            "allowed: [start, end) with 0 <= start < end; or no span, but several spans in "
             f"{SEVERAL_SPANS} or a target_position"
         )

@@ -1,9 +1,9 @@
 """Metrics of a whole ranked run (nDCG@k, recall@k, MRR@k): one row per query of the qrels.
 
 The definitions are trec_eval's (linear gain, discount log2(1 + rank), ideal ranking over all
-positives); grades of 0 or less are no gain and no positive. A run is joined with the positives
-first, so that everything after the join works on the few rows that are hits. A metric is a function
-of those rows and its entry in `METRICS`; all that names metrics follows from that.
+positives); grades of 0 or less have no gain and are not positive. A run is first joined with the
+positives, so that the metrics only need the few rows of hits. A metric is a function of these rows
+with an entry in `METRICS`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from psibench.errors import InputError
 from psibench.reading import shown, whole_number
 from psibench.tables.ranking import pair_key, place_in_query, repeated_pairs, with_ties
 
-# --- the metrics: of the positives found and of the ideal ranking to (n_queries,) scores in [0, 1]
+# --- Metrics: functions of found positives and ideal ranking to (n_queries,) scores in [0, 1]
 
 
 def _first(judged: pl.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return query, rank and grade of the rows up to rank k, ordered by query and rank."""
-    kept = judged.filter(pl.col("rank") <= k)
-    query, rank, grade = (kept.get_column(name).to_numpy() for name in ("query", "rank", "grade"))
+    first = judged.filter(pl.col("rank") <= k)
+    query, rank, grade = (first.get_column(name).to_numpy() for name in ("query", "rank", "grade"))
     return query, rank, grade
 
 
@@ -57,29 +57,29 @@ def _recall(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) ->
 def _mrr(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:  # noqa: ARG001
     query, rank, _ = _first(found, k)
     scores = np.zeros(n_queries)
-    # Best rank first inside a query: assigned in reverse, a query keeps its best hit.
+    # Hits are sorted by rank, so a reverse assignment keeps the best hit of a query.
     scores[query[::-1]] = 1.0 / rank[::-1]
     return scores
 
 
 TIE_AVERAGED = "ndcg-tie-averaged"
-"""nDCG, the mean over all orders of documents of equal score (McSherry and Najork, ECIR 2008): as
-scikit-learn's ``ndcg_score``, and so the published figures of SQuAD-PosQ and FineWeb-PosQ."""
+"""nDCG averaged over all orders of documents with equal score (McSherry and Najork, ECIR 2008), like
+scikit-learn's ``ndcg_score`` and the published values of SQuAD-PosQ and FineWeb-PosQ."""
 METRICS: dict[str, Callable[[pl.DataFrame, pl.DataFrame, int, int], np.ndarray]] = {
     "ndcg": _ndcg,
     "recall": _recall,
     "mrr": _mrr,
     TIE_AVERAGED: _tie_averaged_ndcg,
 }
-"""Kind of metric -> its scores, from the rows of `_find_positives` and of `_ranked_positives`, the
-number of queries, and k."""
+"""Function by kind of metric; arguments: the rows of `_find_positives`, the rows of
+`_ranked_positives`, the number of queries, and k."""
 
-# --- their names
+# --- Names of metrics
 
 MOST_RESULTS = 999_999
-"""The deepest cut-off: arrays of so many discounts are made."""
+"""The largest cut-off, which is the length of the array of discounts."""
 METRIC_PATTERN = rf"({'|'.join(METRICS)})@[1-9][0-9]{{0,5}}"
-"""A regular expression for names of metrics of documents."""
+"""A regular expression of the names of document metrics."""
 DEFAULT_METRICS = (
     "ndcg@10",
     "recall@5",
@@ -94,8 +94,8 @@ HEADLINE_METRICS = ("ndcg@10", "recall@10", "mrr@10")
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A metric with its cut-off: kind is one of `METRICS`, k the documents that count."""
+class RankingMetric:
+    """A metric with its cut-off: ``kind`` is one of `METRICS`, ``k`` the number of documents."""
 
     kind: str
     k: int
@@ -106,10 +106,10 @@ class Metric:
         return f"{self.kind}@{self.k}"
 
 
-def parse_metric(name: str, *, also: Sequence[str] = ()) -> Metric:
-    """Read a metric name such as ``ndcg@10``; InputError if it names none.
+def parse_metric(name: str, *, also: Sequence[str] = ()) -> RankingMetric:
+    """Parse a metric name such as ``ndcg@10``; raise InputError if it is unknown.
 
-    ``also``: kinds that are allowed beside `METRICS`.
+    ``also``: allowed kinds besides `METRICS`.
     """
     kind, _, cut_off = name.partition("@")
     k = whole_number(cut_off, least=1, most=MOST_RESULTS)
@@ -118,23 +118,23 @@ def parse_metric(name: str, *, also: Sequence[str] = ()) -> Metric:
         raise InputError(
             f"unknown metric {shown(name)}; allowed: {allowed} with K from 1 to {MOST_RESULTS:,}"
         )
-    return Metric(kind, k)
+    return RankingMetric(kind, k)
 
 
-def parse_metrics(names: Sequence[str], *, also: Sequence[str] = ()) -> tuple[Metric, ...]:
-    """Read metric names; InputError if there is none, an unknown one or one given twice.
+def parse_metrics(names: Sequence[str], *, also: Sequence[str] = ()) -> tuple[RankingMetric, ...]:
+    """Parse metric names; raise InputError for an empty list, unknown names and repeated names.
 
-    ``also``: as of `parse_metric`.
+    ``also``: see `parse_metric`.
     """
     if not names:
-        raise InputError("no metric asked for; name at least one, e.g. ndcg@10")
+        raise InputError("no metrics; name at least one, e.g. ndcg@10")
     repeated = sorted({name for name in names if list(names).count(name) > 1})
     if repeated:
-        raise InputError(f"metrics given twice: {', '.join(repeated)}; name each once")
+        raise InputError(f"repeated metrics: {', '.join(repeated)}; name each once")
     return tuple(parse_metric(name, also=also) for name in names)
 
 
-# --- a run scored by them
+# --- Scores of a run
 
 
 def ranking_metrics(
@@ -143,18 +143,18 @@ def ranking_metrics(
     *,
     metrics: Sequence[str] = DEFAULT_METRICS,
 ) -> pl.DataFrame:
-    """Score every query of the qrels that has a positive.
+    """Score every query of the qrels with a positive.
 
-    A query absent from the run scores 0 and counts; a query without a positive has no row; run
-    rows of other queries have no influence. Ranks are taken as they stand in the run: they come
-    from `psibench.tables.ranking.rank_documents`. For ``ndcg-tie-averaged`` the run is whole, or
-    has the columns of `psibench.tables.ranking.with_ties`.
+    A query that the run lacks scores 0; a query without a positive has no row; run rows of other
+    queries are ignored. The ranks of the run come from `psibench.tables.ranking.rank_documents`.
+    ``ndcg-tie-averaged`` needs the complete run, or the columns of
+    `psibench.tables.ranking.with_ties`.
 
     Parameters
     ----------
-    run : (n_ranked, 4) frame in the columns of the run table; lazy to read no more than needed.
+    run : (n_ranked, 4) frame in the columns of the run table; a lazy frame is only read as far as needed.
     qrels : (n_judged, 3) frame in the columns of the qrels table.
-    metrics : names such as ``ndcg@10``, ``recall@100``, ``mrr@10``; none: the query ids alone.
+    metrics : names such as ``ndcg@10``, ``recall@100``, ``mrr@10``; without names, returns only query ids.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def ranking_metrics(
     Raises
     ------
     InputError
-        On an unknown metric, or a run or qrels that name a pair twice.
+        On an unknown metric, or a repeated pair in the run or the qrels.
     """
     wanted = parse_metrics(metrics) if metrics else ()
     ideal = _ranked_positives(qrels)
@@ -185,8 +185,8 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
     )
     for query_id, doc_id, count in repeated_pairs(positive, query="query_id", doc="doc_id").rows():
         raise InputError(
-            f"the qrels judge document {doc_id!r} {count} times for query {query_id!r}; "
-            "allowed: once; keep one grade per pair"
+            f"the qrels have {count} grades for query {query_id!r} and document {doc_id!r}; keep one "
+            "grade per pair"
         )
     ordered = positive.sort("query_id", "grade", "doc_id", descending=[False, True, False])
     ordered = ordered.with_columns(query=pl.col("query_id").rle_id().cast(pl.Int64))
@@ -196,7 +196,7 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
 def _find_positives(
     run: pl.DataFrame | pl.LazyFrame, ideal: pl.DataFrame, *, depth: int
 ) -> pl.DataFrame:
-    """Join the run's first `depth` ranks with the positives, by pair key and then by the ids."""
+    """Join the first ``depth`` ranks of the run with the positives, by pair key and then by ids."""
     key = pair_key("query_id", "doc_id")
     names = run.lazy().collect_schema().names()
     tied = [name for name in ("tied_from", "tied_to") if name in names]
@@ -206,7 +206,7 @@ def _find_positives(
         .select("query_id", "doc_id", "rank", *tied, key=key)
         .filter(pl.col("key").is_in(wanted.get_column("key").implode()))
         .collect(engine="streaming")
-        .filter(pl.col(tied[0] if tied else "rank") <= depth)  # last: few rows are left by now
+        .filter(pl.col(tied[0] if tied else "rank") <= depth)  # last, when few rows are left
     )
     same_ids = (pl.col("query_id") == pl.col("query_id_right")) & (
         pl.col("doc_id") == pl.col("doc_id_right")
@@ -220,7 +220,7 @@ def _find_positives(
         twice = hits.filter(pl.struct("query", column).is_duplicated())
         if not twice.is_empty():
             raise InputError(
-                f"the run gives {what} twice to query {twice.item(0, 'query_id')!r}; rank it with "
+                f"the run has {what} twice for query {twice.item(0, 'query_id')!r}; rank it with "
                 "rank_documents"
             )
     return hits

@@ -1,4 +1,4 @@
-"""Stage ``score``: per-query scores of all models of a language pair, bucket scores and PSI."""
+"""Stage ``score``: per-query scores, bucket scores and PSI of all models of a language pair."""
 
 import logging
 from collections.abc import Sequence
@@ -36,18 +36,18 @@ from psibench.tables.stage import stage
 logger = logging.getLogger("psibench")
 
 RUN_ROWS = 262_144
-"""Rows of a run in memory at a time: PosIR at depth 1,000 has 42 million."""
+"""Rows of a run in memory at a time; a run of PosIR at depth 1,000 has 42 million."""
 
 Sides = Sequence[tuple[str, pl.DataFrame, pl.DataFrame]]
-"""Domain, its queries and its qrels."""
+"""Domain, with its queries and qrels."""
 
 
 @dataclass(frozen=True)
 class ScoredModel:
-    """A model to score: its run of all domains, and what `Evaluated` says of it.
+    """A model to score: its run over all domains, and fields of `Evaluated`.
 
-    ``encodings`` (ENCODINGS) or ``seen`` (SEEN) tell how much of each document the model saw, by
-    itself or beside a query. Without either it sees everything.
+    ``encodings`` (ENCODINGS) or ``seen`` (SEEN) have the visible part of each document, alone or
+    with a query. Without both, the model reads everything.
     """
 
     model: str
@@ -62,25 +62,24 @@ class ScoredModel:
 
 @stage("score", version=14)
 def run_score(job: Job) -> None:
-    """Score the runs of a language pair query by query, and make its result tables of that.
+    """Score the runs of a language pair per query, and compute its result tables.
 
-    Who wrote the queries is taken from the provenance of the runs. Of a model without
-    ``reading_known`` (what it read of a document is not known) there are rows of all evidence
-    alone.
+    The author of the queries comes from the provenance of the runs. A model without
+    ``reading_known`` only has rows of all evidence.
 
-    Inputs: ``asked``, the QUERIES of the queries' language: who asks; ``queries`` and ``qrels`` of
-    the documents' language: positives, spans and lengths of the same query ids. In one language
-    ``asked`` and ``queries`` are the same tables. Queries that one of the two lacks are left out,
-    and counted in the log. ``models`` are `ScoredModel`, whose tables are the other inputs; a run
-    may be of a wider view, with more queries. ``control``, ``windows`` and ``pairs`` are
-    those of `result_tables`;
-    ``length_buckets`` says whether there are rows of each length, or the edges between lengths, in
-    tokens. ``metrics`` are those of the per-query scores, ``psi_metrics`` of the result tables.
+    Inputs: ``asked``, the QUERIES of the queries' language; ``queries`` and ``qrels`` of the
+    documents' language, with positives, spans and lengths of the same query ids. For one language
+    ``asked`` and ``queries`` are the same tables. Queries in only one of the two are left out and
+    counted in the log. ``models`` are `ScoredModel` entries, whose tables are the other inputs; a
+    run may have more queries. ``control``, ``windows`` and ``pairs`` are arguments of
+    `result_tables`. ``length_buckets``: whether to add rows per length, or the edges of the length
+    buckets (tokens). ``metrics`` are the metrics of per-query scores, ``psi_metrics`` of the result
+    tables.
 
     Raises
     ------
     InputError
-        If a table is not what it should be, or a query id occurs in two domains.
+        If a table is not valid, or a query id occurs in two domains.
     """
     models, sides = job.value("models", list[ScoredModel]), _read_sides(job)
     lengths = job.value("length_buckets", bool | list[int])
@@ -92,7 +91,7 @@ def run_score(job: Job) -> None:
         for path in (one.run, *one.encodings, one.seen)
         if path is not None
     ]
-    benchmark, asked, searched = (
+    benchmark, query_lang, corpus_lang = (
         job.value(name) for name in ("benchmark", "query_lang", "corpus_lang")
     )
     author = job.record(inputs=read).queries_by or "not recorded"
@@ -108,7 +107,7 @@ def run_score(job: Job) -> None:
             )
             for one, frame in zip(models, scored, strict=True)
         ),
-        labels=RowLabels(benchmark, asked, searched, author),
+        labels=RowLabels(benchmark, query_lang, corpus_lang, author),
         metrics=job.value("psi_metrics"),
         schemes=job.value("schemes"),
         length_buckets=lengths is not False,
@@ -131,11 +130,13 @@ def scores_of(
     *,
     length_edges: Sequence[int] = LENGTH_EDGES[1:],
 ) -> pl.DataFrame:
-    """Score one run query by query: QUERY_SCORES rows, domain by domain."""
+    """Return the QUERY_SCORES rows of a run, domain by domain."""
     domains = [domain for domain, _, _ in sides]
     hits = judged_rows(model.run, [judged for _, _, judged in sides], metrics)
     known_queries = [known for _, known, _ in sides]
-    ends = visible_ends(domains, known_queries, encodings=model.encodings, seen=model.seen)
+    ends = visible_ends_of_queries(
+        domains, known_queries, encodings=model.encodings, seen=model.seen
+    )
     scores = pl.concat(
         query_scores(
             hits,
@@ -150,38 +151,39 @@ def scores_of(
     )
     if scores.get_column("query_id").is_duplicated().any():
         raise InputError(
-            f"{model.run}: a query id occurs in two domains; ids must differ between them"
+            f"{model.run}: a query id occurs in two domains; ids must differ between domains"
         )
     return scores.select(pl.lit(model.model).alias("model"), pl.all())
 
 
 def _read_sides(job: Job) -> list[tuple[str, pl.DataFrame, pl.DataFrame]]:
-    """Read queries and qrels of each domain, of a cross-lingual pair those of both languages."""
+    """Read queries and qrels of each domain; for a cross-lingual pair only common queries."""
     is_cross_lingual, sides = job.value("query_lang") != job.value("corpus_lang"), []
     for domain in job.domains():
         known, judged = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
         if is_cross_lingual:
-            known, judged = _of_both(domain.read("asked", QUERIES), known, judged, domain.name)
+            asking = domain.read("asked", QUERIES)
+            known, judged = _common_queries(asking, known, judged, domain.name)
         sides.append((domain.name, known.drop("text"), judged))
     return sides
 
 
-def _of_both(
-    asked: pl.DataFrame, known: pl.DataFrame, judged: pl.DataFrame, domain: str
+def _common_queries(
+    asking: pl.DataFrame, known: pl.DataFrame, judged: pl.DataFrame, domain: str
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Keep the queries of a cross-lingual pair that both languages have."""
-    both = known.join(asked.select("_id"), on="_id", how="semi", maintain_order="left")
-    if both.is_empty() and asked.height and known.height:
+    """Return the queries and qrels that both languages of a pair have."""
+    both = known.join(asking.select("_id"), on="_id", how="semi", maintain_order="left")
+    if both.is_empty() and asking.height and known.height:
         raise InputError(
             f"domain {domain}: the two languages share no query id (first of each: "
-            f"{asked.item(0, '_id')!r}, {known.item(0, '_id')!r}); a cross-lingual pair needs the "
+            f"{asking.item(0, '_id')!r}, {known.item(0, '_id')!r}); a cross-lingual pair needs the "
             "same queries in both languages"
         )
     logger.info(
-        "%s: %d queries in both languages, %d in one alone",
+        "%s: %d queries in both languages, %d in only one",
         domain,
         both.height,
-        asked.height + known.height - 2 * both.height,
+        asking.height + known.height - 2 * both.height,
     )
     ids = both.select(pl.col("_id").alias("query-id"))
     return both, judged.join(ids, on="query-id", how="semi", maintain_order="left")
@@ -190,11 +192,11 @@ def _of_both(
 def judged_rows(
     run: str | Path, judged: Sequence[pl.DataFrame], metrics: Sequence[str]
 ) -> pl.DataFrame:
-    """Read the rows of a run that can count: judged pairs, up to the deepest rank of a metric.
+    """Read the rows of a run with judged pairs, up to the deepest rank of a metric.
 
-    Columns, types and nulls are checked in all rows; that no pair stands twice, in those kept.
-    Where ties are averaged, the run is in memory whole, and a row counts if any of its tied ranks
-    does: they are in the columns of `with_ties`.
+    Checks columns, types and nulls in all rows, and repeated pairs in the returned rows. For
+    tie-averaged metrics the whole run is in memory; a row is returned if any of its tied ranks
+    (columns of `with_ties`) counts.
     """
     wanted = parse_metrics(metrics)
     deepest = max(metric.k for metric in wanted)
@@ -203,8 +205,8 @@ def judged_rows(
     ).unique()
 
     def judged_up_to(frame: pl.DataFrame, rank: str) -> pl.DataFrame:
-        kept = frame.filter(pl.col(rank) <= deepest)
-        return kept.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
+        first = frame.filter(pl.col(rank) <= deepest)
+        return first.join(pairs, on=["query_id", "doc_id"], how="semi", maintain_order="left")
 
     if any(metric.kind == TIE_AVERAGED for metric in wanted):
         return judged_up_to(with_ties(read_table(run, RUN)), "tied_from")
@@ -214,27 +216,27 @@ def judged_rows(
 
     with open_parquet(run) as file:
         batches = map(checked, file.iter_batches(RUN_ROWS))
-        kept = [judged_up_to(batch, "rank") for batch in batches]
-        kept.append(checked(file.schema_arrow.empty_table()))
-    return _frame(conform(pl.concat(kept), RUN, where=str(run)))
+        found = [judged_up_to(batch, "rank") for batch in batches]
+        found.append(checked(file.schema_arrow.empty_table()))
+    return _frame(conform(pl.concat(found), RUN, where=str(run)))
 
 
-def visible_ends(
+def visible_ends_of_queries(
     domains: Sequence[str],
     queries: Sequence[pl.DataFrame],
     *,
     encodings: Sequence[str],
     seen: str | Path | None,
 ) -> pl.DataFrame | None:
-    """Return how far the model saw into each query's positive, in characters of the query's span.
+    """Return the visible end of each query's positive, in characters of the query's span.
 
-    Spans of a translation are those of its original: what was seen of the translated positive is
-    taken over in proportion of the two lengths. A positive seen whole stays so.
+    The spans of a translation refer to its original, so the visible end of a translated positive is
+    scaled by the ratio of the two lengths.
 
-    Returns (n_queries, 2) query_id and visible_char_end, int64; a query of which nothing is known
-    is left out. None without ``encodings`` (ENCODINGS) and ``seen`` (SEEN).
+    Returns (n_queries, 2) with query_id and visible_char_end, int64, without unknown queries; None
+    without ``encodings`` (ENCODINGS) and ``seen`` (SEEN).
     """
-    asked = pl.concat(
+    positives = pl.concat(
         [
             frame.select(
                 pl.lit(domain).alias("domain"),
@@ -251,14 +253,14 @@ def visible_ends(
         ]
     )
     if seen is not None:
-        found = asked.join(read_table(seen, SEEN), on=["query_id", "doc_id"], how="inner")
+        found = positives.join(read_table(seen, SEEN), on=["query_id", "doc_id"], how="inner")
     elif encodings:
         columns = ("role", "domain", "_id", "visible_char_end")
-        ids = asked.get_column("doc_id").unique().to_list()
+        ids = positives.get_column("doc_id").unique().to_list()
         documents = pl.concat(
             read_columns(path, ENCODINGS, columns, ids=ids) for path in encodings
         ).filter(pl.col("role") == "document")
-        found = asked.join(documents.rename({"_id": "doc_id"}), on=["domain", "doc_id"])
+        found = positives.join(documents.rename({"_id": "doc_id"}), on=["domain", "doc_id"])
     else:
         return None
     end, length = pl.col("visible_char_end").cast(pl.Int64), pl.col("translated")

@@ -1,4 +1,4 @@
-"""Stage ``similarity``: how alike the domains of a benchmark are, by a model's embeddings."""
+"""Stage ``similarity``: cosines between the domains of a benchmark, from a model's embeddings."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,26 +14,26 @@ from psibench.tables.stage import stage
 
 logger = logging.getLogger("psibench")
 
-DECIMALS = 9
-"""The order of a sum depends on the store's parts; beyond this many decimals so does a cosine."""
+COSINE_DECIMALS = 9
+"""Decimals of a cosine that do not depend on the order of sums, i.e. on the store's parts."""
 
 
-Documents = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""A block of documents: their vectors one after the other, (n_vectors, dim); how many each has,
-(n_documents,); the index of each one's domain, (n_documents,)."""
+DocumentBlock = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Vectors of a block of documents, (n_vectors, dim); the number of vectors of each document,
+(n_documents,); and the index of its domain, (n_documents,)."""
 
 
-def domain_means(blocks: Iterable[Documents], n_domains: int) -> np.ndarray:
-    """Average the documents' vectors by domain, summed up block by block: (n_domains, dim) float64.
+def domain_means(blocks: Iterable[DocumentBlock], n_domains: int) -> np.ndarray:
+    """Return the mean document vector of each domain, (n_domains, dim) float64.
 
-    A document with several vectors counts by their mean, so each document weighs the same; one
-    without any does not count. NaN for a domain without documents.
+    A document with several vectors counts with their mean; a document without vectors does not
+    count. NaN for a domain without documents.
     """
     sums, n_documents = np.zeros((n_domains, 1)), np.zeros(n_domains, np.int64)
     for vectors, counts, domains in blocks:
         sums = sums if n_documents.any() else np.zeros((n_domains, vectors.shape[1]))
-        kept = counts > 0
-        counts, domains = counts[kept], domains[kept]
+        has_vectors = counts > 0
+        counts, domains = counts[has_vectors], domains[has_vectors]
         owners = np.repeat(domains, counts)
         weights = np.repeat(1.0 / counts, counts)
         for domain in np.unique(domains):
@@ -46,16 +46,16 @@ def domain_means(blocks: Iterable[Documents], n_domains: int) -> np.ndarray:
 
 
 def cosine_matrix(means: np.ndarray) -> np.ndarray:
-    """Return the cosines of vectors with each other, (n, n); NaN with a vector of no length."""
+    """Return the cosines between vectors, (n, n); NaN for a zero vector."""
     norms = np.linalg.norm(means, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         units = means / norms[:, None]
-    cosines: np.ndarray = np.round(np.clip(units @ units.T, -1.0, 1.0), DECIMALS)
+    cosines: np.ndarray = np.round(np.clip(units @ units.T, -1.0, 1.0), COSINE_DECIMALS)
     return cosines
 
 
 def similarity_rows(domains: Sequence[str], cosines: np.ndarray) -> pl.DataFrame:
-    """Return a row per ordered pair of domains, its own included: null where undefined."""
+    """Return a row per ordered pair of domains, also of equal ones; null if undefined."""
     n = len(domains)
     return pl.DataFrame(
         {
@@ -67,29 +67,29 @@ def similarity_rows(domains: Sequence[str], cosines: np.ndarray) -> pl.DataFrame
     ).with_columns(pl.col("cosine").fill_nan(None))
 
 
-BLOCK_BYTES = 64 << 20
-"""Vectors in memory, beside the part of the store that they come from."""
+MEANS_BLOCK_BYTES = 64 << 20
+"""Vectors in memory, in addition to a part of the store."""
 
 
 @stage("similarity", version=1)
 def run_similarity(job: Job) -> None:
-    """Average the stored vectors of every domain's documents and compare the domains.
+    """Write the cosines between the mean document vectors of all domains.
 
-    The store is read part by part: memory is that of the ids and of one part. A document with
-    several vectors (windows, or the tokens of late interaction) counts by their mean.
+    Reads the store part by part, so memory has the ids and one part. A document with several
+    vectors (windows, or tokens of late interaction) counts with their mean.
 
-    Inputs: ``encodings``; ``own``, the CORPUS tables where the encodings have documents besides.
+    Inputs: ``encodings``; ``own``, the CORPUS tables if the encodings have other documents too.
 
     Raises
     ------
     InputError
-        If vectors are not in the store.
+        If the store lacks vectors.
     """
     domains, language, model = job.domain_names, job.value("lang"), job.value("model")
     documents = own_rows(job, "encodings", "document", own="own", spec=CORPUS)
     found = set(documents.get_column("domain"))
     if lacking := [name for name in domains if name not in found]:
-        logger.warning("%s: no documents of %s: its cosines are null", language, ", ".join(lacking))
+        logger.warning("%s: no documents in %s; the cosines are null", language, ", ".join(lacking))
     fingerprint = fingerprint_of(job.paths("encodings"))
     stored = open_store(model, store=job.value("store"), fingerprint=fingerprint)
     means = domain_means(_blocks(stored, documents, domains), len(domains))
@@ -101,8 +101,8 @@ def run_similarity(job: Job) -> None:
 
 def _blocks(
     stored: EmbeddingStore, documents: pl.DataFrame, domains: Sequence[str]
-) -> Iterator[Documents]:
-    """Yield blocks of documents; a text counts in each domain that has it."""
+) -> Iterator[DocumentBlock]:
+    """Yield blocks of documents; a text counts in every domain with it."""
     members = documents["domain"].replace_strict(domains, range(len(domains))).to_numpy()
-    for places, vectors in stored.blocks(documents["key"].to_list(), BLOCK_BYTES):
-        yield vectors.values, vectors.counts, members[places]
+    for indices, vectors in stored.blocks(documents["key"].to_list(), MEANS_BLOCK_BYTES):
+        yield vectors.values, vectors.counts, members[indices]

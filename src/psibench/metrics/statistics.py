@@ -1,4 +1,4 @@
-"""Stage ``statistics``: what a benchmark holds, and where in its documents the evidence is."""
+"""Stage ``statistics``: sizes of a benchmark, and positions of its evidence."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,17 +31,16 @@ DOMAIN_STATISTICS = (
     "query_chars_mean",
     "query_tokens_mean",
 )
-"""What `domain_statistics` computes, apart from the counts of query types."""
+"""The statistics of `domain_statistics`."""
 
 
 def benchmark_statistics(
     corpus: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame
 ) -> dict[str, float]:
-    """Compute counts and lengths, by the name of the statistic.
+    """Return counts and lengths by name of the statistic.
 
-    Lengths are words split on one space, standard deviations those of the population, as
-    published (PosQ, Table 2). What is about queries is left out where there are none, what is
-    about passages where there are none of these.
+    Lengths are words split on one space, standard deviations are of the population, as published
+    (PosQ, Table 2). Without queries or passages their statistics are left out.
     """
     values: dict[str, float] = {"n_queries": queries.height}
     if queries.height:
@@ -71,10 +70,10 @@ def domain_statistics(
     n_queries: int,
     count_tokens: TokenCounter,
 ) -> dict[str, float]:
-    """Compute what PosIR's Tables 1, 4 and 5 have beyond the counts, by the name of the statistic.
+    """Return the statistics of PosIR's Tables 1, 4 and 5 besides counts, by name.
 
-    Quartiles of token length are interpolated linearly; shares are of `n_documents` and
-    `n_queries`, those of all domains.
+    Quartiles of token length are interpolated linearly. Shares refer to ``n_documents`` and
+    ``n_queries`` of all domains.
     """
     values: dict[str, float] = {}
     if corpus.height:
@@ -92,9 +91,9 @@ def domain_statistics(
 
 
 def query_type_counts(queries: pl.DataFrame, *, language: str) -> dict[str, float]:
-    """Count the queries of each type, as statistics ``query_type:WHAT``; English and Chinese only.
+    """Return the number of queries of each type, as statistics ``query_type:WHAT``.
 
-    Other languages have none (PosIR's Table 6 has these two).
+    Only for English and Chinese, as in PosIR's Table 6; empty for other languages.
     """
     types = query_types(queries.get_column("text").to_list(), language=language)
     if types is None:
@@ -106,14 +105,14 @@ def query_type_counts(queries: pl.DataFrame, *, language: str) -> dict[str, floa
 def bucket_counts(
     query_positions: pl.DataFrame, schemes: Sequence[BucketScheme]
 ) -> dict[str, float]:
-    """Count the queries in each bucket of each scheme, as statistics named ``bucket:LABEL``.
+    """Return the number of queries in each bucket of each scheme, as statistics ``bucket:LABEL``.
 
-    A label of two schemes (thirds and thirds-every-tag) is the first one's. Where there are such,
-    also ``n_queries_mixed``, whose evidence is in several thirds, ``n_queries_unknown``, whose
-    evidence was not found, and ``n_queries_without_span``, whose evidence is not one span.
+    If two schemes share a label (thirds and thirds-every-tag), the first scheme counts. Also
+    returns, if not 0, ``n_queries_mixed`` (evidence in several thirds), ``n_queries_unknown``
+    (evidence not found) and ``n_queries_without_span`` (not a single span).
     """
     values: dict[str, float] = {}
-    without_place = {
+    without_bucket = {
         "n_queries_mixed": (query_positions["target_position"] == MIXED).sum(),
         "n_queries_unknown": (query_positions["target_position"] == UNKNOWN).sum(),
         "n_queries_without_span": query_positions["span_mid_char"].null_count(),
@@ -123,32 +122,32 @@ def bucket_counts(
         counts = np.bincount(members.bucket_index, minlength=len(scheme.buckets))
         for bucket, count in zip(scheme.buckets, counts, strict=True):
             values.setdefault(f"bucket:{bucket.label}", count)
-    return values | {name: float(n) for name, n in without_place.items() if n}
+    return values | {name: float(n) for name, n in without_bucket.items() if n}
 
 
 def evidence_starts(query_positions: pl.DataFrame) -> dict[str, float]:
-    """Say where evidence begins over the length of its document (Controlled, Figure 9).
+    """Return statistics of start / document length of the evidence (Controlled, Figure 9).
 
-    ``start:mean``, and the share of queries whose evidence begins in each third, as
-    ``start:beginning``; of the queries whose evidence is one span, nothing where there are none.
-    A bucket goes by the middle of the span.
+    These are ``start:mean``, and the share of queries whose evidence starts in each third, e.g.
+    ``start:beginning``, over queries with a single span; empty without such queries. (Buckets use
+    the middle of the span instead.)
     """
     placed = query_positions.drop_nulls("span_start_char")
     if placed.is_empty():
         return {}
     starts = (placed["span_start_char"] / placed["pos_char_length"]).to_numpy()
-    size = np.maximum(placed["pos_char_length"].to_numpy() // 3, 1)  # as in `equal_segments`
+    size = np.maximum(placed["pos_char_length"].to_numpy() // 3, 1)  # like `equal_segments`
     third = np.minimum(placed["span_start_char"].to_numpy() // size, 2)
     shares = {f"{START_PREFIX}{name}": (third == k).mean() for k, name in enumerate(THIRDS)}
     return {f"{START_PREFIX}mean": starts.mean(), **shares}
 
 
 def position_histogram(query_positions: pl.DataFrame) -> pl.DataFrame:
-    """Bin the spans' starts (50 characters per bin) and relative positions (20 bins).
+    """Return histograms of spans' starts (50 characters per bin) and relative positions (20 bins).
 
-    Bins of starts hold their lower edge; relative bins are right-closed and the first one
-    includes 0, as those of the scheme relative-20. Queries without one evidence span are in no
-    bin; where no query has one there are no bins.
+    Bins of starts include their lower edge. Relative bins are right-closed and the first includes
+    0, like the scheme relative-20. Queries without a single span are left out; without any span
+    there are no bins.
     """
     placed = query_positions.drop_nulls("span_mid_char")
     if placed.is_empty() and not query_positions.is_empty():
@@ -179,25 +178,25 @@ def _histogram(unit: str, bins: np.ndarray, edges: np.ndarray) -> pl.DataFrame:
     )
 
 
-TABLES = ("corpora", "queries", "qrels")
-Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
-"""Corpus (lengths only), queries and qrels of a domain."""
+INPUT_TABLES = ("corpora", "queries", "qrels")
+DomainTables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+"""Corpus (only lengths), queries and qrels of a domain."""
 
 
 @stage("statistics", version=7)
 def run_statistics(job: Job) -> None:
-    """Write statistics and position histogram of every domain of every language of a benchmark.
+    """Write statistics and position histograms of every language and domain of a benchmark.
 
-    Several domains are also pooled, as domain ``all``. No document's text is read. ``places`` are
-    the languages in order: ``lang``, ``domains``, and their tables ``corpora``, ``queries`` and
-    ``qrels``. ``length_tokenizer`` counts the tokens of queries, as it did those of documents.
+    Several domains are also pooled as domain ``all``. Does not read document texts. The value
+    ``places`` has an entry per language: ``lang``, ``domains``, and the tables ``corpora``,
+    ``queries`` and ``qrels``. ``length_tokenizer`` counts tokens of queries and documents.
     """
     params = {name: job.value(name) for name in ("schemes", "length_tokenizer")}
     count_tokens = token_counter(params["length_tokenizer"])
     found: dict[str, list[pl.DataFrame]] = {"statistics": [], "histogram": []}
     for place in job.value("places"):
         language = place["lang"]
-        tables = {name: place[name] for name in TABLES}
+        tables = {name: place[name] for name in INPUT_TABLES}
         of_language = replace(job, inputs=tables, values={"domains": place["domains"]})
         groups = {domain.name: _read(domain) for domain in of_language.domains()}
         pooled = _pooled(list(groups.values()))
@@ -213,24 +212,24 @@ def run_statistics(job: Job) -> None:
             )
             found["statistics"].append(values.select(*named, pl.all()))
             found["histogram"].append(position_histogram(positions).select(*named, pl.all()))
-    read = [path for name in TABLES for path in job.paths(name)]
+    read = [path for name in INPUT_TABLES for path in job.paths(name)]
     for name, spec in (("statistics", STATISTICS), ("histogram", POSITION_HISTOGRAM)):
         job.write(name, pl.concat(found[name]), spec, inputs=read, params=params)
 
 
-def _read(domain: DomainJob) -> Tables:
+def _read(domain: DomainJob) -> DomainTables:
     lengths = domain.columns("corpora", CORPUS, ["_id", "word_count", "token_length"])
-    asked = domain.columns("queries", QUERIES, QUERIES.column_names, optional=EVIDENCE_LISTS)
-    return lengths.drop("_id"), asked, domain.read("qrels", QRELS).select("query-id")
+    queries = domain.columns("queries", QUERIES, QUERIES.column_names, optional=EVIDENCE_LISTS)
+    return lengths.drop("_id"), queries, domain.read("qrels", QRELS).select("query-id")
 
 
-def _pooled(tables: Sequence[Tables]) -> Tables:
+def _pooled(tables: Sequence[DomainTables]) -> DomainTables:
     corpora, queries, qrels = zip(*tables, strict=True)
     return pl.concat(corpora), pl.concat(queries, how="diagonal"), pl.concat(qrels)
 
 
 def _statistics(
-    tables: Tables,
+    tables: DomainTables,
     positions: pl.DataFrame,
     language: str,
     schemes: Sequence[str],

@@ -1,4 +1,4 @@
-"""Stages ``summaries`` and ``table_csv``: the tables of all pairs, and what is made of them."""
+"""Stages ``summaries`` and ``table_csv``: tables over all language pairs, and any table as CSV."""
 
 import csv as csv_files
 import json
@@ -33,24 +33,24 @@ logger = logging.getLogger("psibench")
 
 @stage("summaries", version=1)
 def run_summaries(job: Job) -> None:
-    """Write each table NAME of all language pairs as the outputs NAME and NAME_csv.
+    """Write tables NAME over all language pairs, as the outputs NAME and NAME_csv.
 
-    psi_table, bucket_scores and comparisons are those of the pairs in the order given;
-    position_trend (slope and correlations of score on position) is made of the buckets;
-    language_averages (macro-averages over languages) and leaderboards (correlations of those with
-    each of ``boards``; no file without one) of the PSI table. Their provenance has ``notice``, what
-    pages made of them begin with.
+    psi_table, bucket_scores and comparisons concatenate the inputs. position_trend (slope and
+    correlations of score on position) is computed from the buckets, language_averages
+    (macro-averages over languages) and leaderboards (their correlations with each of ``boards``;
+    no output without boards) from the PSI table. The provenance has ``notice``, the first text of
+    pages that use the tables.
 
     Raises
     ------
     InputError
-        If a table or a leaderboard is not what it should be.
+        If a table or a leaderboard is not valid.
     """
     boards, notice = job.value("boards", list[Leaderboard]), job.value("notice", default="")
 
     def write(frame: pl.DataFrame, spec: TableSpec, made_of: str) -> pl.DataFrame:
         sources = boards if spec is LEADERBOARDS else []
-        replace(job).write(  # of all that the job reads, its record has only what it is made of
+        replace(job).write(  # records only the inputs of this table
             spec.name,
             frame,
             spec,
@@ -76,20 +76,20 @@ def _correlations(averages: pl.DataFrame, board: Leaderboard) -> pl.DataFrame:
     scores = read_leaderboard(board)
     lacking = [model for model in models if model not in scores]
     if lacking:
-        logger.warning("%s has no score of: %s", board.path, ", ".join(lacking))
+        logger.warning("%s has no score for: %s", board.path, ", ".join(lacking))
     return leaderboard_correlations(averages, scores, leaderboard=board.name)
 
 
 def read_leaderboard(board: Leaderboard) -> dict[str, float]:
-    """Read a leaderboard's scores by model id.
+    """Return a leaderboard's scores by model id.
 
     A model's id is its alias, else its name in lower case. Rows without a score are left out.
 
     Raises
     ------
     InputError
-        If the file or a column is missing, a score is no number, two rows mean one model, or an
-        alias names no row.
+        If the file or a column is missing, a score is not a number, two rows have the same model,
+        or an alias matches no row.
     """
     name_of, score_of = board.model_column, board.score_column
     try:
@@ -98,7 +98,7 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
             found = list(reader.fieldnames or [])
             for column in (name_of, score_of):
                 if column not in found:
-                    raise InputError(f"{board.path} has no column {column!r}; found {found}")
+                    raise InputError(f"{board.path} has no column {column!r}; columns: {found}")
             rows = [(reader.line_num, row[name_of], row[score_of]) for row in reader]
     except (OSError, UnicodeDecodeError, csv_files.Error) as error:
         raise InputError(f"{board.path} cannot be read as CSV: {error}") from error
@@ -109,8 +109,8 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
         model = board.aliases.get(name, name.lower())
         if model in names:
             raise InputError(
-                f"{board.path}, line {line}: {name!r} and {names[model]!r} are both the model "
-                f"{model!r}; keep one of the rows, or give one of them another id in `aliases`"
+                f"{board.path}, line {line}: {name!r} and {names[model]!r} both have the model id "
+                f"{model!r}; keep one row, or set another id in `aliases`"
             )
         names[model] = name
         if text:
@@ -118,8 +118,8 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
     unused = sorted(set(board.aliases) - set(names.values()))
     if unused:
         raise InputError(
-            f"{board.path} has no {board.model_column} {unused[0]!r}, which `aliases` of the "
-            f"leaderboard {board.name!r} names; found {sorted(names.values())}"
+            f"{board.path} has no {board.model_column} {unused[0]!r} of `aliases` in the "
+            f"leaderboard {board.name!r}; available: {sorted(names.values())}"
         )
     return scores
 
@@ -127,9 +127,7 @@ def read_leaderboard(board: Leaderboard) -> dict[str, float]:
 def _score(text: str, where: str, column: str) -> float:
     value = parse_number(text, where=where, column=column)
     if not isfinite(value):
-        raise InputError(
-            f"{where}: {column} is {text!r}; give a number, or nothing where there is none"
-        )
+        raise InputError(f"{where}: {column} is {text!r}; give a finite number, or leave it empty")
     return value
 
 
@@ -156,7 +154,7 @@ def run_csv(job: Job) -> None:
     write_csv(frame.with_columns(plain), str(job.outputs["csv"]))
 
 
-# --- Position: how a score changes along the document ---
+# --- Trend of scores over positions ---
 
 
 PAIRS_AT_ONCE = 4_000_000
@@ -166,7 +164,7 @@ _TREND_KEY = tuple(name for name in BUCKET_SCORES.key if name != "bucket")
 
 
 def position_trend(bucket_scores: pl.DataFrame) -> pl.DataFrame:
-    """Slope and correlations of the bucket mean on the bucket's centre.
+    """Return slope and correlations of bucket means on bucket centres.
 
     Parameters
     ----------
@@ -175,16 +173,15 @@ def position_trend(bucket_scores: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     frame in the columns of POSITION_TREND
-        One row per row of the PSI table, in the order of their first buckets. Every bucket counts
-        alike. The slope is per unit of the centre: per document length (thirds, relative-N) or
-        per character (squad). With fewer than three buckets all is null; with equal means the
-        slope is 0 and the correlations are null.
+        One row per row of the PSI table, in the order of their first buckets. All buckets have
+        equal weight. The slope is per document length (thirds, relative-N) or per character
+        (squad). With fewer than three buckets all values are null; with equal means the slope is 0
+        and the correlations are null.
 
     Notes
     -----
-    PosIR's code reports the same four figures over its twenty bins. Kendall's p-value takes every
-    order of the means as equally likely without a trend; it knows nothing of the means' own
-    sampling noise.
+    PosIR's code reports the same four values over its twenty bins. Kendall's p-value assumes that
+    all orders of the means are equally likely without a trend; it ignores their sampling noise.
     """
     rows = bucket_scores.select(*_TREND_KEY, "queries_by").unique(maintain_order=True)
     lists = (
@@ -205,7 +202,7 @@ def position_trend(bucket_scores: pl.DataFrame) -> pl.DataFrame:
 
 
 def _correlated(lists: pl.DataFrame) -> pl.DataFrame:
-    """Correlate rows of one number of buckets: lists `centre` and `mean`."""
+    """Correlate the lists ``centre`` and ``mean`` of rows with equally many buckets."""
     size = lists.item(0, "n_buckets") if lists.height else 1
     centre, mean = (
         lists.get_column(name).explode(empty_as_null=False).to_numpy().reshape(-1, size)
@@ -219,7 +216,7 @@ def _correlated(lists: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-# --- Languages: each counts alike, however many queries it has ---
+# --- Averages over languages, with equal weights ---
 
 
 MONOLINGUAL = "monolingual"
@@ -231,7 +228,7 @@ _AVERAGES = ("mean", "mean_of_buckets", "psi", "psi_noise_mean", "psi_corrected"
 
 
 def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
-    """Average the PSI table's rows of all domains over languages.
+    """Average the PSI table's rows over all domains, over languages.
 
     Parameters
     ----------
@@ -240,22 +237,22 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     frame in the columns of LANGUAGE_AVERAGES
-        Monolingual rows average over languages, cross-lingual ones over pairs of languages.
-        `mean` averages the means over queries (PosIR's overall nDCG@10), `mean_of_buckets` the
-        means over bucket means (PosIR's nDCG@10 of a length bucket), `psi` the plain PSI (PosIR,
-        table 3). Read averages of PSI beside `psi_noise_mean`, the average of what noise of
-        independent queries gives the same languages, and beside `psi_same`.
+        Monolingual rows average over languages, cross-lingual rows over pairs of languages.
+        ``mean`` averages the means over queries (PosIR's overall nDCG@10), ``mean_of_buckets`` the
+        means of bucket means (PosIR's nDCG@10 of a length bucket), and ``psi`` the plain PSI
+        (PosIR, table 3). Compare averages of PSI with ``psi_noise_mean``, the average PSI of noise
+        with independent queries, and with ``psi_same``.
 
-        Models are averaged over the same languages: those in which any model of the benchmark,
-        setting, length bucket, metric, bucket scheme and evidence view has a score
-        (`n_all_languages`). A model that lacks one of them has null averages; `n_languages` and
-        `languages` say what it has. Of a language with a score, a null PSI or mean over bucket
-        means is left out of that average; `n_psi` and `n_mean_of_buckets` say how many are in.
+        Models are averaged over the same ``n_all_languages`` languages: all languages in which any
+        model of the benchmark, setting, length bucket, metric, bucket scheme and evidence view has
+        a score. A model that lacks a language has null averages; ``n_languages`` and ``languages``
+        describe its languages. A null PSI or mean of bucket means is left out of that average;
+        ``n_psi`` and ``n_mean_of_buckets`` count the values.
 
     Notes
     -----
-    There is no interval: translated languages share their queries, so their errors are not
-    independent, and the PSI table does not say how they go together.
+    The averages have no interval: translated languages share their queries, so their errors are
+    not independent, and the PSI table does not have their correlation.
     """
     same = pl.col("query_lang") == pl.col("corpus_lang")
     pair = pl.col("query_lang") + "-" + pl.col("corpus_lang")
@@ -277,7 +274,7 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
         pl.col("psi_same").count().cast(pl.Int64).alias("n_psi_same"),
         pl.col("psi_same").mean(),
         pl.col("language").filter(scored).sort().str.join(", ").alias("languages"),
-        joined_names("queries_by"),
+        distinct_names("queries_by"),
     )
     averaged = averaged.join(full, on=_SET, how="left", maintain_order="left").with_columns(
         pl.when(has_all_languages()).then(pl.col(name)).alias(name) for name in _AVERAGES
@@ -286,16 +283,16 @@ def language_averages(psi_table: pl.DataFrame) -> pl.DataFrame:
 
 
 def has_all_languages() -> pl.Expr:
-    """Whether a row of LANGUAGE_AVERAGES has every language that any model has."""
+    """Whether a row of LANGUAGE_AVERAGES has all languages of any model."""
     return pl.col("n_languages") == pl.col("n_all_languages")
 
 
-def joined_names(column: str) -> pl.Expr:
-    """Aggregate a column of names, each a list joined by commas, to its distinct names."""
+def distinct_names(column: str) -> pl.Expr:
+    """Aggregate a column of comma-separated names to its distinct names."""
     return pl.col(column).str.split(", ").explode().unique().sort().str.join(", ")
 
 
-# --- Leaderboards made elsewhere: rank correlation with the models' averages ---
+# --- Rank correlations with external leaderboards ---
 
 
 _BOARD_KEY = tuple(name for name in LANGUAGE_AVERAGES.key if name != "model")
@@ -309,22 +306,21 @@ def leaderboard_correlations(
     Parameters
     ----------
     averages : frame in the columns of LANGUAGE_AVERAGES.
-    scores : leaderboard score by model id; models the averages lack do not matter.
-    leaderboard : its name.
+    scores : leaderboard score by model id; other models are ignored.
+    leaderboard : name of the leaderboard.
 
     Returns
     -------
     frame in the columns of LEADERBOARDS
-        For every row that models share (benchmark, setting, length bucket, metric, buckets,
-        evidence) one row per kind of average. PosIR correlates with the mean over queries for all
-        lengths together and with the mean over bucket means for a length bucket (table 2); both
-        are here for both. Only models with all languages are ranked; `incomplete` names the
-        others. Of the models with an average, those without a leaderboard score are named in
-        `unmatched`.
+        One row per benchmark, setting, length bucket, metric, bucket scheme, evidence view, and
+        kind of average. PosIR uses the mean over queries for all lengths, and the mean of bucket
+        means for a length bucket (table 2); both kinds have rows here. Only models with all
+        languages are ranked; ``incomplete`` names the others. ``unmatched`` names models with an
+        average but without a leaderboard score.
     """
     rows: list[dict[str, Any]] = []
     for _, part in averages.sort("model").group_by(_BOARD_KEY, maintain_order=True):
-        author = part.select(joined_names("queries_by")).item()
+        author = part.select(distinct_names("queries_by")).item()
         complete = part.filter(has_all_languages())
         incomplete = part.filter(~has_all_languages()).get_column("model").to_list()
         for average in ("mean", "mean_of_buckets"):

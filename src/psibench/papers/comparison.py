@@ -22,13 +22,13 @@ from psibench.generate.benchmarks import (
     view_id,
 )
 from psibench.papers.figures import (
+    CELL_COLUMNS,
     COUNTERPART,
     DATA_TEXTS,
     ENGLISH,
     EVERY,
     EVERY_MODEL,
     FOUR_DOMAINS,
-    CELL_COLUMNS,
     TRAINING_SEED,
     published_figures,
     read_index,

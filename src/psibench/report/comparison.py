@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.metrics.comparison import groups_not_told_apart
+from psibench.metrics.comparison import groups_without_difference
 from psibench.metrics.constants import FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.report.scores import bucket_axis, small_multiples
 from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
@@ -132,7 +132,7 @@ def group_letters(n: int, rows: PairRows) -> list[str | None]:
         return [None] * n
     found = [""] * n
     for number, group in enumerate(
-        groups_not_told_apart(n, _differ(rows, "p_difference_adjusted"))
+        groups_without_difference(n, _differ(rows, "p_difference_adjusted"))
     ):
         turn, letter = divmod(number, len(ascii_lowercase))
         for system in group:

@@ -180,7 +180,9 @@ def verification_tables(
     return found
 
 
-def _tables(fact: FilterFacts, info: BenchmarkInfo, references: Sequence[Reference]) -> Iterator[Table]:
+def _tables(
+    fact: FilterFacts, info: BenchmarkInfo, references: Sequence[Reference]
+) -> Iterator[Table]:
     stages, margins, cells, audits = (
         beside_panel(references, panel, info.recipe)
         for panel in ("stages", "margins", "cells", "audit")

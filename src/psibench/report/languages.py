@@ -92,7 +92,9 @@ def language_blocks(
         ratios = parts.select(
             "domain", "language", mean / mean.first().over("domain", order_by=pl.row_index())
         )
-        blocks += _heat_map("Length relative to the first language", ratios, caption, is_folded=True)
+        blocks += _heat_map(
+            "Length relative to the first language", ratios, caption, is_folded=True
+        )
     blocks += _query_type_table(mine, whole, beside_panel(references, "query types", info.recipe))
     if "similarity" in tables:
         figures = _similarity_figures(tables["similarity"].filter(benchmark=info.id))
@@ -231,7 +233,9 @@ def pair_tables(info: BenchmarkInfo, psi_table: pl.DataFrame, *, metric: str) ->
     is_crossed = pl.col("query_lang") != pl.col("corpus_lang")
     rows = leading_rows(psi_table, info, metric).filter(domain=ALL, length_bucket=ALL)
     is_meaningful = ~pl.col("flags").str.contains("at_floor")
-    rows = rows.with_columns(PAIR_COLUMN, shown=pl.when(is_meaningful).then(pl.coalesce("psi_same", "psi")))
+    rows = rows.with_columns(
+        PAIR_COLUMN, shown=pl.when(is_meaningful).then(pl.coalesce("psi_same", "psi"))
+    )
     ordered = rows.sort(is_crossed, maintain_order=True)
     pairs = ordered["pair"].unique(maintain_order=True).to_list()
     if len(pairs) < 2:

@@ -135,7 +135,9 @@ def draw_curves(
         ax.fill_between(axis.positions, line["low"], line["high"], **band)
         if "plain" in line.columns:
             dots = (0, (3.0, 2.0))
-            ax.plot(axis.positions, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots)
+            ax.plot(
+                axis.positions, line["plain"], color=style.colour, linewidth=0.9, linestyle=dots
+            )
         look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markersize": 5}
         look |= {"markeredgewidth": 0, "linewidth": 1.8, "zorder": 3, "clip_on": False}
         drawn += ax.plot(axis.positions, line["mean"], **look)

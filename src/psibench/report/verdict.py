@@ -201,37 +201,42 @@ def _advice(row: Row, visible: Row | None, label: str, n_models: NModels) -> lis
     """Return the sentences of a model's line, the next step first."""
     if label == CONTROL and has_flag(row, "truncating"):
         return [_truncating_control(row)]
+    basis = basis_of(row, visible) if label == SENSITIVE else None
     cut = cut_text(row, least=0.0 if label == CUT_OFF else MATERIAL_CUT)
-    basis = basis_of(row, visible)
-    sentences, effect_row = [], row
-    if label == NOT_TESTABLE:
-        sentences.append(_why_untested(row))
-    elif label == CONTROL and finding_of(row) == "depends":
-        sentences.append("Control: the questions vary with position; compare other models with it.")
-    elif label in (NO_EFFECT, CONTROL):
-        sentences.append(_no_effect(row, n_models))
-    elif label == NO_CONTROL:
-        sentences.append("The questions may be the cause: add the position-blind control.")
-    elif label == NO_MORE:
-        adjusting = _adjusting(row, "p_control", n_models)
-        sentences.append(f"No more than the control{adjusting}; the questions may be the cause.")
-    elif label == SENSITIVE and basis is not None:
-        effect_row = basis
+    sentences = []
+    if basis is not None:
         weakest = f"Weakest {_bucket_text(basis)}{_basis_text(row, basis)}"
         if is_cut(row) and (visible is None or not is_beyond(visible)):
             cut = f"{weakest}; {cut_text(row, least=0.0)}"
         else:
             sentences.append(f"{weakest}: try windows, fusion or a reranker (docs/mitigations.md).")
-    elif label == CUT_OFF and finding_of(row) == "none":
-        cut += _basis_text(row, row)
+    elif label == CUT_OFF:
+        cut += _basis_text(row, row) if finding_of(row) == "none" else ""
+    else:
+        sentences.append(_without_claim(row, label, n_models))
     if cut:
         sentences.append(f"{cut}: use shorter passages, a larger max_tokens or windows.")
-    if label in (SENSITIVE, CUT_OFF, NO_MORE, NO_CONTROL) and effect_row["test"] == "between":
+    is_effect = label in (SENSITIVE, CUT_OFF, NO_MORE, NO_CONTROL)
+    if is_effect and (basis or row)["test"] == "between":
         sentences.append(
             "Positions differ mostly between documents, so position and document difficulty are "
             "mixed: ask about several positions per document."
         )
     return sentences
+
+
+def _without_claim(row: Row, label: str, n_models: NModels) -> str:
+    """Return the first sentence for a label that claims no effect of the model."""
+    if label == NOT_TESTABLE:
+        return _why_untested(row)
+    if label == NO_CONTROL:
+        return "The questions may be the cause: add the position-blind control."
+    if label == NO_MORE:
+        adjusting = _adjusting(row, "p_control", n_models)
+        return f"No more than the control{adjusting}; the questions may be the cause."
+    if label == CONTROL and finding_of(row) == "depends":
+        return "Control: the questions vary with position; compare other models with it."
+    return _no_effect(row, n_models)
 
 
 def _bucket_text(row: Row) -> str:
