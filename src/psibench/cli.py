@@ -53,7 +53,7 @@ def build_parser(command_name: str | None) -> argparse.ArgumentParser:
     """Return the parser; only the named command has its options."""
     parser = argparse.ArgumentParser(
         prog="psibench",
-        description="Measure how much a retriever's quality depends on the position of the evidence.",
+        description="Measure how a retriever's quality depends on the position of the evidence.",
         epilog="Quick start: `psibench score --example`, or `psibench init` in the folder of your "
         "texts. psibench COMMAND --help describes a command.",
     )

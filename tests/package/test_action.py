@@ -51,7 +51,10 @@ def act(tmp_path):
 
 
 def compare(first, second, loss):
-    runs, judged = (EXAMPLE_FOLDER / "runs", [EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
+    runs, judged = (
+        EXAMPLE_FOLDER / "runs",
+        [EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels")],
+    )
     files = [str(runs / f"{name}.parquet") for name in (first, second)]
     options = ["--queries", str(judged[0]), "--qrels", str(judged[1]), "--fail-if-worse", loss]
     return shlex.join(["compare", *files]) + "\n" + shlex.join(options)

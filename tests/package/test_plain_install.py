@@ -34,7 +34,10 @@ def psibench(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_runs_are_scored_compared_shown_and_their_tables_are_checked(tmp_path: Path) -> None:
-    runs, judged = (EXAMPLE_FOLDER / "runs", [EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels")])
+    runs, judged = (
+        EXAMPLE_FOLDER / "runs",
+        [EXAMPLE_FOLDER / f"{name}.parquet" for name in ("queries", "qrels")],
+    )
     pair = [str(runs / f"{name}.parquet") for name in ("bm25", "minilm-static")]
     table = "psibench-example/psi_table.parquet"
     for command in (

@@ -81,7 +81,11 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, c
     ]
     rows = page.table()
     assert list(rows) == ["gamma", "alpha", "bm25"]  # highest mean first
-    assert [rows[m]["Word"] for m in rows] == ["evidence cut off", "sensitive to position", "no effect found"]
+    assert [rows[m]["Word"] for m in rows] == [
+        "evidence cut off",
+        "sensitive to position",
+        "no effect found",
+    ]
     assert rows["alpha"]["PSI at equal documents"] == "0.220\n[0.170, 0.270]"
     assert (rows["alpha"]["Adjusted p"], rows["alpha"]["p, control"]) == ("0.002", "0.020")
     assert (rows["gamma"]["Source"], rows["gamma"]["In input"]) == ("b/results", "60.0 %")

@@ -50,7 +50,9 @@ def run(tmp_path, domains, *, language="eng-Latn"):
         for (kind, spec), own in zip(KINDS.items(), frames, strict=True):
             write_table(own, paths[kind][place], spec, provenance=SOURCE)
     outputs = {name: tmp_path / name for name in ("statistics", "histogram")}
-    tables = {name: [*map(str, own)] for name, own in zip(INPUT_TABLES, paths.values(), strict=True)}
+    tables = {
+        name: [*map(str, own)] for name, own in zip(INPUT_TABLES, paths.values(), strict=True)
+    }
     jobs.run(
         run_statistics,
         tables,

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-cut",
         type=share,
         metavar="SHARE",
-        help=f"for CI: exit with {EXIT_ABOVE} if a larger share of the documents is cut, e.g. 5%% or "
+        help=f"for CI: exit with {EXIT_ABOVE} if a larger share of documents is cut, e.g. 5%% or "
         "0.05",
     )
     parser.add_argument(
@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     documents = read_document_files([args.corpus], text_column=args.text_column)
     if entry.backend == "bm25s":
         print(
-            f"{args.model} indexes every word of all {documents.height:,} documents: no text is cut off."
+            f"{args.model} indexes all words of all {documents.height:,} documents: nothing is cut "
+            "off."
         )
         return 0
     with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:

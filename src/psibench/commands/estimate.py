@@ -70,8 +70,8 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
             yield f"  {retired[1]}"
         if entry.thinks:
             yield (
-                f"  thinks: assumes {THOUGHT_TOKENS:,} tokens per reply; it may be several times as "
-                "many. A trial run measures them"
+                f"  thinks: assumes {THOUGHT_TOKENS:,} tokens per reply; it may be several times "
+                "as many. A trial run measures them"
             )
         how = f"`prices: {{{entry.model}: {{input_usd: ..., output_usd: ..., as_of: ...}}}}`"
         with suppress(InputError):

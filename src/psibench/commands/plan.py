@@ -144,7 +144,7 @@ def _notes(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
 
 
 def unknown_counts(table: "pl.DataFrame", plan: "Plan") -> Iterator[str]:
-    """Yield a line for each benchmark with an unknown text count: the reason, and the run to count."""
+    """Yield a line per benchmark with an unknown text count: the reason, and a run that counts."""
     names = table.filter(basis="unknown")["benchmark"]
     for name in dict.fromkeys(plan.named[one].base for one in names):
         planned = plan.benchmarks[name]

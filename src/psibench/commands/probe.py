@@ -145,8 +145,8 @@ def find_model(
         near = nearest(name, known)
         meant = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(
-            f"model {name!r} is neither an id of the registry nor a folder{meant} `psibench models` "
-            f"lists the ids{also}; or give the folder of a checkpoint"
+            f"model {name!r} is neither an id of the registry nor a folder{meant} `psibench "
+            f"models` lists the ids{also}; or give the folder of a checkpoint"
         )
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS

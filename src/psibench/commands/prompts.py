@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     render = actions.add_parser(
         "render",
         help="print the messages for one item",
-        description="Print the final messages for one item of a task, from the existing tables, for "
+        description="Print the final messages for one item of a task, from existing tables, for "
         "every benchmark, language and domain with the item.",
         allow_abbrev=False,
     )

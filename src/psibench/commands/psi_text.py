@@ -150,7 +150,7 @@ def _verdict_tables(
 
 
 def _in_short(found: Sequence[ModelVerdict], by_model: Mapping[str, Row]) -> str:
-    """Return the number of models by label, the largest PSI among tested models, the largest cut."""
+    """Return the number of models per label, the largest PSI of tested models, the largest cut."""
     counts = Counter(one.label for one in found)
     text = ", ".join(f"{label}: {counts[label]}" for label in VERDICT_LABELS if counts[label])
     tested = [by_model[one.model] for one in found if one.label != NOT_TESTABLE]

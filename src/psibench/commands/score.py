@@ -1,4 +1,4 @@
-"""`psibench score`: nDCG and PSI of a retriever's run, for queries with known evidence positions."""
+"""`psibench score`: nDCG and PSI of retrievers' runs, for queries with known evidence positions."""
 
 import argparse
 import os
@@ -125,7 +125,7 @@ def _correct(
     origin: Provenance,
     args: argparse.Namespace,
 ) -> str:
-    """Compare the qrels with the grades of --labelled; write tables with --out; return a summary."""
+    """Compare the qrels with the grades of --labelled; write tables (--out); return a summary."""
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
     metrics = document_metrics(args.metrics)

@@ -197,7 +197,7 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     limits = [None if text == EVERYTHING else whole_number(text) for text in texts]
     if len(limits) not in (0, 1, len(args.run)):
         raise InputError(
-            f"{len(limits)} values of --max-tokens for {len(args.run)} --run; give one value, or one "
+            f"{len(limits)} values of --max-tokens for {len(args.run)} --run; give one, or one "
             "per --run"
         )
     limits *= len(args.run) if len(limits) == 1 else 1

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         nargs="?",
-        help="psi_table.parquet or probe_table.parquet; default: the PSI table in results, else the "
-        "probe table",
+        help="psi_table.parquet or probe_table.parquet; default: the PSI table in results, else "
+        "the probe table",
     )
 
 

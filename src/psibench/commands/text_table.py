@@ -14,7 +14,7 @@ TextForm = str | Callable[[Any], str]
 def aligned(
     rows: Sequence[Sequence[str]], *, n_text: int = 0, numbers: Collection[int] = ()
 ) -> Iterator[str]:
-    """Yield aligned lines; columns in ``numbers``, or from ``n_text`` on, are aligned to the right."""
+    """Yield aligned lines; columns in ``numbers``, or from ``n_text`` on, are right-aligned."""
     n_columns = len(rows[0])
     right = numbers or range(n_text, n_columns)
     widths = [max(len(row[column]) for row in rows) for column in range(n_columns)]

@@ -278,7 +278,8 @@ def complete_build(
             bisect_right(starts, span[0]) if starts and span else None
             for starts, span in joined.select(PAGE_STARTS, "pos_char_span").iter_rows()
         ]
-        joined = joined.drop(PAGE_STARTS).with_columns(pl.Series(PAGE_COLUMN, pages, dtype=pl.Int32))
+        joined = joined.drop(PAGE_STARTS)
+        joined = joined.with_columns(pl.Series(PAGE_COLUMN, pages, dtype=pl.Int32))
     declared = ["_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length"]
     declared += ["pos_token_length", "target_position"]
     return Build(

@@ -103,7 +103,7 @@ class _Queries:
     """Domain, length bucket, and mask of the queries."""
     members: dict[str, tuple[BucketScheme, Memberships]]
     unplaced: dict[str, BoolArray]
-    """Masks of the queries without a bucket in a scheme, because evidence has no single position."""
+    """Masks of the queries without a single evidence position, i.e. without a bucket, by scheme."""
     located: BoolArray
     """Mask of the queries with a known evidence position."""
     clusters: IntArray | None
@@ -234,8 +234,8 @@ def _shared(
         scheme = bucket_scheme(name)
         if scheme.needs_span and frame.height and not has_span.any():
             raise InputError(
-                f"buckets {name}: none of the {frame.height} queries has a single evidence span; for "
-                "evidence known by class, or several spans, use thirds or thirds-every-tag"
+                f"buckets {name}: none of the {frame.height} queries has a single evidence span; "
+                "for evidence known by class, or several spans, use thirds or thirds-every-tag"
             )
         members[name] = (scheme, assign(frame, scheme))
         unplaced[name] = is_mixed | ~has_span.to_numpy()

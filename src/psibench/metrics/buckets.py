@@ -74,7 +74,7 @@ class Memberships:
     bucket_index: np.ndarray
 
     def among(self, chosen: np.ndarray) -> "Memberships":
-        """Return the memberships of the chosen queries, bool ``(n_queries,)``, renumbered from 0."""
+        """Return the memberships of chosen queries, bool ``(n_queries,)``, renumbered from 0."""
         held = chosen[self.query_index]
         number = np.cumsum(chosen) - 1
         return Memberships(number[self.query_index[held]], self.bucket_index[held])
@@ -132,8 +132,8 @@ def assign(frame: pl.DataFrame, scheme: BucketScheme) -> Memberships:
         squad: both ends are inclusive, so a start of exactly 100 is in two buckets, and a start
         beyond 3120 in none. thirds-every-tag: a query with two tags is in two buckets. thirds and
         relative-N: one bucket per query; none for ``mixed``, ``unknown`` or a null span.
-        relative-N: right-closed bins, the first includes 0, computed with integers, so that rounding
-        never moves a middle across an edge.
+        relative-N: right-closed bins, the first includes 0, computed with integers, so that
+        rounding never moves a middle across an edge.
     """
     inside = _RULES[scheme.rule](frame, scheme)
     query_index, bucket_index = np.nonzero(inside)
@@ -221,7 +221,7 @@ def length_bucket(tokens: pl.Expr, edges: Sequence[int] = LENGTH_EDGES[1:]) -> p
 
 
 def refuse_odd_edges(edges: Sequence[int]) -> Sequence[int]:
-    """Return the edges of length buckets; raise InputError if they do not increase or are too many."""
+    """Return the edges of length buckets; raise InputError unless they increase and are few."""
     rising = all(low < high for low, high in pairwise((0, *edges)))
     if not rising or not 1 <= len(edges) <= MOST_LENGTH_EDGES or edges[-1] > MOST_CHARS:
         raise InputError(

@@ -43,8 +43,8 @@ CHUNK_COLUMNS = ("doc_id", "start", "end")
 GAP = 4
 """Characters, e.g. of an empty line, or of a line end with indentation."""
 MOST_TIED, DRAWS = 10, 1000
-"""Up to ``MOST_TIED`` tied chunks with evidence of a query, all sets of chunks are counted; with more
-chunks, ``DRAWS`` sets are drawn, with the query's id as seed."""
+"""Up to ``MOST_TIED`` tied chunks with evidence of a query, all sets of chunks are counted; with
+more chunks, ``DRAWS`` sets are drawn, with the query's id as seed."""
 
 
 def document_metrics(metrics: Sequence[str]) -> list[str]:
@@ -69,7 +69,7 @@ def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
 
 
 def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -> None:
-    """Raise InputError if chunks end beyond their document; ``lengths``: doc_id, length (characters)."""
+    """Raise InputError if chunks end beyond their document; ``lengths`` has doc_id and length."""
     known = lengths.drop_nulls().group_by("doc_id").agg(pl.col("length").max())
     beyond = chunks.join(known, on="doc_id").filter(pl.col("end") > pl.col("length"))
     if not beyond.is_empty():
@@ -250,7 +250,7 @@ def _cases(held: pl.DataFrame, spans: pl.DataFrame, k: int) -> tuple[pl.DataFram
 def _sets(
     ranks: Sequence[int], *, n_tied: int, n_taken: int, seed: str
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield the possible sets of tied chunks in the first ranks, with their shares of all orders."""
+    """Yield the possible sets of tied chunks in the first ranks, with their share of all orders."""
     n_others = n_tied - len(ranks)
     if len(ranks) > MOST_TIED:
         draw = np.random.default_rng(crc32(seed.encode()))

@@ -23,14 +23,14 @@ LEAST_INFORMATION = 0.10
 is .02 if each document has one third, and .42 or more in the other layouts."""
 
 FEWEST_BUCKET_DOCUMENTS = 20.0
-"""Least effective number of informative documents (or clusters) for a separate test of a bucket. With
-fewer, rare misses (or hits) reject too often at the small p that many buckets need. `equal_means`
-and the lower end of a PSI count the documents with queries in the bucket. Cells "characters", "in
-the last bucket"."""
+"""Least effective number of informative documents (or clusters) for a separate test of a bucket.
+With fewer, rare misses (or hits) reject too often at the small p that many buckets need.
+`equal_means` and the lower end of a PSI count the documents with queries in the bucket. Cells
+"characters", "in the last bucket"."""
 
 FEWEST_OF_A_KIND = 20.0
-"""Least expected hits, and misses, in such a bucket; a bucket without misses by chance would seem to
-have no error. Cells "characters, sparse buckets, mean .96"."""
+"""Least expected hits, and misses, in such a bucket; a bucket without misses by chance would seem
+to have no error. Cells "characters, sparse buckets, mean .96"."""
 
 LENGTH_STRATA = 5
 """Number of length strata for the comparison between documents. Cells "late in long documents"."""
@@ -59,8 +59,8 @@ SMALL_BUCKET = 0.5
 its mean by `_least_means`. Cells "in the last bucket"."""
 
 PULLED = 2.0
-"""For the upper end, the buckets between the best and the worst of K are moved towards the middle by
-the factor 1 - 2/K, because the extremes are not certain. Cells "free-6, PSI 0.3"."""
+"""For the upper end, the buckets between the best and the worst of K are moved towards the middle
+by the factor 1 - 2/K, because the extremes are not certain. Cells "free-6, PSI 0.3"."""
 
 CORRECTED_P = 0.5
 """With a larger p the corrected PSI is 0: noise shows as much in every second case."""
@@ -69,16 +69,16 @@ ALMOST_NONE = 3
 """Up to this many differing units do not show how large a difference can be. Cells "missed"."""
 
 FEW_UNLIKE, ENOUGH_UNLIKE = 10, 40
-"""Student's t interval of a mean needs this many units that differ from the typical unit: half of all
-units, but between these two numbers. If 25 of 500 units differ, all in one direction, the interval
-covers in .93, and in .90 if they differ by different amounts. Cells "missed"."""
+"""Student's t interval of a mean needs this many units that differ from the typical unit: half of
+all units, but between these two numbers. If 25 of 500 units differ, all in one direction, the
+interval covers in .93, and in .90 if they differ by different amounts. Cells "missed"."""
 
 # --- Flags
 
 FLOOR, CEILING = 0.05, 0.95
-"""PSI is hardly informative for row means (as shares of the largest possible score) below the floor,
-where it is a ratio of means of few hits, and above the ceiling, where few misses are left. A choice
-of this project; no number depends on it."""
+"""PSI is hardly informative for row means (as shares of the largest possible score) below the
+floor, where it is a ratio of means of few hits, and above the ceiling, where few misses are left. A
+choice of this project; no number depends on it."""
 
 # --- Human grades
 
@@ -104,12 +104,12 @@ CORRELATION = 0.2
 """Assumed correlation of two scores of one document without a known run."""
 
 SLOPE_SD = 0.05
-"""Assumed standard deviation of clusters' slopes, i.e. of a system's loss from the first to the last
-position as a share of its mean (0 to .05 between ten SQuAD articles, for three systems)."""
+"""Assumed standard deviation of clusters' slopes, i.e. of a system's loss from the first to the
+last position as a share of its mean (0 to .05 between ten SQuAD articles, for three systems)."""
 
 VARIANCE_RATIO = 0.66
-"""Variance of nDCG@10 with one positive as a share of the variance of hits and misses: .57 to .67 for
-three systems on SQuAD."""
+"""Variance of nDCG@10 with one positive as a share of the variance of hits and misses: .57 to .67
+for three systems on SQuAD."""
 
 PENALTY = 1.5
 """A test of slope, bend and single buckets at alpha has the power that slope and bend have at

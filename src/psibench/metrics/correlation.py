@@ -82,8 +82,8 @@ def correlate_rows(x: FloatArray, y: FloatArray) -> dict[str, FloatArray]:
 
     Returns
     -------
-    Arrays by name in `ROW_STATISTICS`, float64 ``(n_rows,)`` each: least-squares slope, coefficients, and
-    Kendall's two-sided p-value; NaN where undefined.
+    Arrays by name in `ROW_STATISTICS`, float64 ``(n_rows,)`` each: least-squares slope,
+    coefficients, and Kendall's two-sided p-value; NaN if undefined.
     """
     rounded = y.round(CORRELATION_DECIMALS)
     if x.shape[1] < FEWEST_PAIRS:

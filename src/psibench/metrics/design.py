@@ -157,8 +157,8 @@ def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
     held += "" if table.units is None else f" in {table.n_units:,} clusters"
     if (several := n_in_several(table)) < FEWEST_DOCUMENTS:
         return (
-            f"{held}; too few to test within documents: {several:,} have queries in several thirds, "
-            f"{FEWEST_DOCUMENTS} are needed"
+            f"{held}; too few to test within documents: {several:,} have queries in several "
+            f"thirds, {FEWEST_DOCUMENTS} are needed"
         )
     control = CONTROL_SHARE * MEAN
     psi = smallest_psi(table, control_mean=control)
@@ -167,6 +167,7 @@ def smallest_psi_text(table: DocumentTable, *, spread: str = "") -> str:
     clusters = "" if table.units is None else f", clusters' slopes vary by {SLOPE_SD:g} of the mean"
     return (
         f"{held}; for {found} the verdict is “sensitive to position” in about 8 of 10 cases{less} "
-        f"(assumptions: one model of mean {MEAN:g} that falls evenly, a flat position-blind control "
-        f"of mean {control:g}, scores of one document correlate at {CORRELATION:g}{clusters})"
+        f"(assumptions: one model of mean {MEAN:g} that falls evenly, a flat position-blind "
+        f"control of mean {control:g}, scores of one document correlate at {CORRELATION:g}"
+        f"{clusters})"
     )

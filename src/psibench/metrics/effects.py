@@ -127,8 +127,8 @@ def _with_rare_units(
     If all units agree, Student's t interval has no width. Here the parts above and below 0 are
     treated as shares of one value, with Clopper and Pearson's bounds (`binomial_ends`). That value
     is ``limit`` if at most `ALMOST_NONE` units differ, else the largest observed value; from
-    `FEW_UNLIKE` units on it is the mean observed size, weighted by size. An interval that excludes 0
-    still excludes it.
+    `FEW_UNLIKE` units on it is the mean observed size, weighted by size. An interval that excludes
+    0 still excludes it.
     """
     means = sums[weights > 0] / weights[weights > 0]
     n_unlike = int((np.abs(means - np.median(means)) > 1e-9).sum())

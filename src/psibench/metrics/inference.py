@@ -293,9 +293,9 @@ class HotellingTest:
         are small, they cannot be too small by chance, so the whole error probability is for
         deviations that are too large: the limit is the true T whose quantile at ``1 - size`` is the
         observed T, at most sqrt(t) (Feldman and Cousins, Physical Review D 57, 1998). The other
-        limit has half of the error probability: ``sqrt(T^2 - c + t) - sqrt(t)``, with c the critical
-        value of T^2 at ``size``, and t the critical value of one direction at alpha. Both are 0 if
-        the test just rejects.
+        limit has half of the error probability: ``sqrt(T^2 - c + t) - sqrt(t)``, with c the
+        critical value of T^2 at ``size``, and t the critical value of one direction at alpha. Both
+        are 0 if the test just rejects.
         """
         from scipy.optimize import brentq
         from scipy.special import ncfdtr
@@ -403,15 +403,15 @@ def combined_p(*p_values: float | None) -> float | None:
 def within_documents(table: DocumentTable, *, of_differences: bool = False) -> BucketTest:
     """Test whether the score depends on position within documents.
 
-    Let ``U_d = S_d - N_d t_d / n_d`` be a document's sums minus their values if its ``n_d`` queries,
-    with score sum ``t_d``, scored alike; ``b = sum U_d`` and ``V = sum U_d U_d'``. The statistic is
-    ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0``. If the U_d are symmetric about
-    0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: this is Hotelling's T^2 of the
-    U_d against 0, with uncentred V. U_d does not change with what a document's queries share, and V
-    contains their correlation. If clusters of documents are the independent units, U_d is first
-    summed over each cluster. The tests use U_d along slope and bend (r is 2 or less), along the
-    slope, and in each bucket, but never all of U_d. Sums of score differences
-    (``of_differences``) have no hits and misses to count (`FEWEST_OF_A_KIND`).
+    Let ``U_d = S_d - N_d t_d / n_d`` be a document's sums minus their values if its ``n_d``
+    queries, with score sum ``t_d``, scored alike; ``b = sum U_d`` and ``V = sum U_d U_d'``. The
+    statistic is ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0``. If the U_d are
+    symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: this is
+    Hotelling's T^2 of the U_d against 0, with uncentred V. U_d does not change with what a
+    document's queries share, and V contains their correlation. If clusters of documents are the
+    independent units, U_d is first summed over each cluster. The tests use U_d along slope and bend
+    (r is 2 or less), along the slope, and in each bucket, but never all of U_d. Sums of score
+    differences (``of_differences``) have no hits and misses to count (`FEWEST_OF_A_KIND`).
 
     Returns
     -------
@@ -673,7 +673,7 @@ def _tied_together(counts: FloatArray, sums: FloatArray, found: BoolArray) -> bo
 
 
 def _solve_profile(counts: FloatArray, sums: FloatArray, totals: FloatArray) -> FloatArray:
-    """Solve the score equations by Newton's method; return the profile, (n_buckets,), with mean log 0."""
+    """Solve the score equations by Newton's method; return the profile, with mean log 0."""
     logs: FloatArray = np.log(sums / counts.sum(axis=0))
     for _ in range(100):
         parts = counts * np.exp(logs - logs.mean())

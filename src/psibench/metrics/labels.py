@@ -176,8 +176,8 @@ def corrected_mean(
 ) -> tuple[float, float, float] | None:
     """Estimate the mean score with human grades for all queries, with its interval.
 
-    M is a query's score with the benchmark's labels, Y its score with human grades, and V whether it
-    then has a relevant document (else Y is 0). Bars are means over all N queries, _L over the n
+    M is a query's score with the benchmark's labels, Y its score with human grades, and V whether
+    it then has a relevant document (else Y is 0). Bars are means over all N queries, _L over the n
     graded queries::
 
         value = (lambda (Mbar - Mbar_L) + (V Y)bar_L) / Vbar_L

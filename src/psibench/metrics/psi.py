@@ -127,14 +127,14 @@ def lower_end(
 ) -> float:
     """Return the lower end of the interval: 0 exactly if the test does not reject at alpha.
 
-    Fits each significant alternative (slope and bend, or one unusual bucket) to the means, keeps the
-    share of its deviations that is not chance (`HotellingTest.least_share`), and returns the largest
-    PSI of these, at most the PSI of the means. Slope and bend of well-known buckets do not determine
-    the mean of a bucket with few queries. Such uncertain buckets have ``bounds`` (`_least_means` and
-    `_most_means`; NaN for others). With them, the PSI of slope and bend is limited to the PSI of
-    their bounds with the well-known buckets, or of the well-known buckets only. With fewer than two
-    well-known buckets there is no limit. One unusual bucket is significant by its mean and needs no
-    bound.
+    Fits each significant alternative (slope and bend, or one unusual bucket) to the means, keeps
+    the share of its deviations that is not chance (`HotellingTest.least_share`), and returns the
+    largest PSI of these, at most the PSI of the means. Slope and bend of well-known buckets do not
+    determine the mean of a bucket with few queries. Such uncertain buckets have ``bounds``
+    (`_least_means` and `_most_means`; NaN for others). With them, the PSI of slope and bend is
+    limited to the PSI of their bounds with the well-known buckets, or of the well-known buckets
+    only. With fewer than two well-known buckets there is no limit. One unusual bucket is
+    significant by its mean and needs no bound.
     """
     if test.p is None or test.p > alpha:
         return 0.0
@@ -179,7 +179,7 @@ def _at_one_mean(profile: Profile, centre: FloatArray, score_limit: float) -> Pr
 
 
 def upper_end(profile: Profile, test: HotellingTest, *, alpha: float) -> float:
-    """Return the PSI of the fitted slope and bend with deviations enlarged by the critical scale."""
+    """Return the PSI of the fitted slope and bend, enlarged by their critical scale."""
     centre, fitted = _fit_deviations(profile, slope_and_bend(len(profile.means)))
     return float(psi_of_columns((centre + (1 + test.critical_scale(alpha)) * fitted)[:, None])[0])
 
@@ -646,7 +646,7 @@ def _most_means(
 
 
 def _misses(table: DocumentTable, profile: Profile) -> tuple[FloatArray, FloatArray]:
-    """Return the best score of each bucket, and the documents that miss it (see `FEWEST_MISSES`)."""
+    """Return the best score of each bucket, and its number of misses (see `FEWEST_MISSES`)."""
     scatter = np.abs(table.sums - table.counts * table.bucket_means).max(axis=0)
     best = np.where(scatter <= ROUNDING, profile.means, table.score_limit)
     shares = np.minimum(profile.means / np.where(best > 0, best, 1.0), 1.0)
@@ -716,11 +716,11 @@ def _score_intervals(
 ) -> tuple[FloatArray, FloatArray]:
     """Return Wilson's interval of each mean, with effective sample size ``m (limit - m) / se^2``.
 
-    m is the smoothed mean (like Korn and Graubard, Survey Methodology 24, 1998, for shares), and the
-    quantile is Student's t for the units in the bucket. With few units, or rare hits or misses, a
-    symmetric interval would be far too short (`studies/inference`). Both ends are widened to the
-    Clopper-Pearson bound for n identical documents, also with clusters, because their documents miss
-    separately (12 identical clusters would take .26 of each mean).
+    m is the smoothed mean (like Korn and Graubard, Survey Methodology 24, 1998, for shares), and
+    the quantile is Student's t for the units in the bucket. With few units, or rare hits or misses,
+    a symmetric interval would be far too short (`studies/inference`). Both ends are widened to the
+    Clopper-Pearson bound for n identical documents, also with clusters, because their documents
+    miss separately (12 identical clusters would take .26 of each mean).
     """
     limit, holding = table.score_limit, table.holding
     means = np.minimum(profile.means, limit)

@@ -40,8 +40,8 @@ def query_scores(
     run : ranked run, columns of the run table; queries it lacks score 0.
     queries, qrels : columns of these tables; every query needs a positive, and every positive a
         query.
-    metrics : names; without names, returns only the evidence columns.
-    visible_char_end : frame of ``query_id`` and ``visible_char_end`` (end of the visible part of the
+    metrics : names; without names, returns only the evidence columns. visible_char_end : frame of
+    ``query_id`` and ``visible_char_end`` (end of the visible part of the
         positive, characters); None if the model reads everything.
     length_edges : edges of length buckets (tokens of the positive), see `length_bucket`.
 
@@ -74,13 +74,16 @@ def query_scores(
 
 
 def document_numbers(scores: pl.DataFrame) -> np.ndarray:
-    """Return document numbers from 1 for QUERY_SCORES rows, int64 (n_queries,); ids are per domain."""
+    """Return document numbers from 1 for QUERY_SCORES rows, int64 (n_queries,).
+
+    Equal ids in different domains are different documents.
+    """
     numbers = scores.select(pl.struct("domain", "document_id").rank("dense")).to_series()
     return numbers.to_numpy().astype(np.int64)
 
 
 def cluster_numbers(scores: pl.DataFrame) -> np.ndarray | None:
-    """Return cluster numbers from 1 for QUERY_SCORES rows, int64 (n_queries,); None without clusters.
+    """Return cluster numbers from 1 for QUERY_SCORES rows, int64 (n_queries,), or None.
 
     A document without a cluster is its own cluster.
     """
@@ -152,13 +155,13 @@ def _refuse_one_sided(queries: pl.DataFrame, scores: pl.DataFrame) -> None:
 
 
 def _refuse_several_clusters(scores: pl.DataFrame) -> None:
-    """Raise InputError if queries on one document have different clusters, or only some have one."""
+    """Raise InputError if queries on a document have different clusters, or only some have one."""
     found = scores.group_by("document_id").agg(pl.col(CLUSTER).unique()).sort("document_id")
     for document, clusters in found.filter(pl.col(CLUSTER).list.len() > 1).head(1).iter_rows():
         named = ", ".join(sorted(repr(name) for name in clusters))
         raise InputError(
-            f"queries on document {document!r} have the clusters {named}; all queries on a document "
-            "must have the same cluster, or none"
+            f"queries on document {document!r} have the clusters {named}; all queries on a "
+            "document must have the same cluster, or none"
         )
 
 

@@ -63,8 +63,8 @@ def _mrr(found: pl.DataFrame, ideal: pl.DataFrame, n_queries: int, k: int) -> np
 
 
 TIE_AVERAGED = "ndcg-tie-averaged"
-"""nDCG averaged over all orders of documents with equal score (McSherry and Najork, ECIR 2008), like
-scikit-learn's ``ndcg_score`` and the published values of SQuAD-PosQ and FineWeb-PosQ."""
+"""nDCG averaged over all orders of documents with equal score (McSherry and Najork, ECIR 2008),
+like scikit-learn's ``ndcg_score`` and the published values of SQuAD-PosQ and FineWeb-PosQ."""
 METRICS: dict[str, Callable[[pl.DataFrame, pl.DataFrame, int, int], np.ndarray]] = {
     "ndcg": _ndcg,
     "recall": _recall,
@@ -152,9 +152,11 @@ def ranking_metrics(
 
     Parameters
     ----------
-    run : (n_ranked, 4) frame in the columns of the run table; a lazy frame is only read as far as needed.
+    run : (n_ranked, 4) frame in the columns of the run table; a lazy frame is only read as far as
+        needed.
     qrels : (n_judged, 3) frame in the columns of the qrels table.
-    metrics : names such as ``ndcg@10``, ``recall@100``, ``mrr@10``; without names, returns only query ids.
+    metrics : names such as ``ndcg@10``, ``recall@100``, ``mrr@10``; without names, returns only
+        query ids.
 
     Returns
     -------
@@ -185,8 +187,8 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
     )
     for query_id, doc_id, count in repeated_pairs(positive, query="query_id", doc="doc_id").rows():
         raise InputError(
-            f"the qrels have {count} grades for query {query_id!r} and document {doc_id!r}; keep one "
-            "grade per pair"
+            f"the qrels have {count} grades for query {query_id!r} and document {doc_id!r}; keep "
+            "one grade per pair"
         )
     ordered = positive.sort("query_id", "grade", "doc_id", descending=[False, True, False])
     ordered = ordered.with_columns(query=pl.col("query_id").rle_id().cast(pl.Int64))

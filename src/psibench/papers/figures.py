@@ -123,7 +123,7 @@ TRAINING_SEED = 42
 EVERY_MODEL = "all"
 """As a model: the mean over Controlled's eight base models."""
 FULL_KINDS = ("sparse", "dense")
-"""Kinds of models evaluated on the full subsets; others use the tiny subsets (PosQ, section 4.1)."""
+"""Kinds of models evaluated on the full subsets; others use the tiny ones (PosQ, section 4.1)."""
 CELL_COLUMNS = ("panel", "model_name", "group", "column")
 COUNTERPART = (
     *("model", "data", "query_lang", "corpus_lang", "length_bucket", "buckets", "bucket"),

@@ -129,7 +129,8 @@ def generation_tables(made: Mapping[str, pl.DataFrame], benchmark: str) -> list[
 
 FilterFacts = Mapping[str, Any]
 """Values by name for one language of a benchmark with verified candidates: ``benchmark``,
-``language``, ``domain``, ``flow``, ``shift`` (POSITION_SHIFT rows), and tables of `FILTER_TABLES`."""
+``language``, ``domain``, ``flow``, ``shift`` (POSITION_SHIFT rows), and tables of
+`FILTER_TABLES`."""
 
 
 def read_verification(
@@ -141,8 +142,9 @@ def read_verification(
     ----------
     files
         One mapping per language of a generated benchmark, from
-        `psibench.plan.summaries.verification_files`: ``benchmark``, ``lang``, ``domains``, and lists
-        of paths for ``queries`` (of the benchmark, not of a view) and tables of `FILTER_TABLES`.
+        `psibench.plan.summaries.verification_files`: ``benchmark``, ``lang``, ``domains``, and
+        lists of paths for ``queries`` (of the benchmark, not of a view) and tables of
+        `FILTER_TABLES`.
     flow, attrition
         As in `read_generation`; other benchmarks are left out.
 

@@ -55,7 +55,7 @@ MATERIAL_CUT = 0.05
 
 ADJUSTED = {"p_position": "p_adjusted", "p_control": "p_control_adjusted"}
 NModels = Mapping[str, Mapping[str, int]]
-"""By column of `ADJUSTED` and evidence view, the number_text of models that its p is adjusted for."""
+"""By column of `ADJUSTED` and evidence view, the number of models that its p is adjusted for."""
 
 
 @dataclass(frozen=True)

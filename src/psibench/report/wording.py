@@ -107,7 +107,7 @@ def cut(text: str, most: int) -> str:
 
 
 def isolate(text: str) -> str:
-    """Return an id between Unicode isolates, so that a right-to-left id keeps the sentence order."""
+    """Return an id between Unicode isolates, so that right-to-left ids keep the sentence order."""
     return f"\u2068{text}\u2069"
 
 
