@@ -21,7 +21,7 @@ from worlds import LAYOUTS, World, draw_queries, draw_scores, expected_scores
 from psibench.metrics.aggregate import holm
 from psibench.metrics.psi import RowData, estimate_row
 from psibench.report.verdict import shown_interval, verdicts
-from psibench.report.wording import ALPHA
+from psibench.metrics.constants import SIGNIFICANCE_LEVEL
 
 CONTROL = "control"
 
@@ -101,7 +101,7 @@ def contradictions(rows: Sequence[dict[str, Any]]) -> list[str]:
         if low is None or p is None:
             continue
         names_control = "beyond the control on the same documents" in one.advice
-        if (low > 0) != (p <= ALPHA):
+        if (low > 0) != (p <= SIGNIFICANCE_LEVEL):
             found.append("interval and p")
         elif low > 0 and "o evidence" in one.advice:
             found.append("no evidence beside an effect")

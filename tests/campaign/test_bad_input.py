@@ -472,8 +472,8 @@ CONFIGS = [
     (HEAD, None),
     ("", None),
     ("\ufeff" + HEAD, None),
-    (BOMB + HEAD, "aliases stand for more than 1,000,000 values"),
-    ("models: &m [*m]\n", "c.yaml: not valid YAML: a value holds itself"),
+    (BOMB + HEAD, "aliases expand to more than 1,000,000 values"),
+    ("models: &m [*m]\n", "c.yaml: not valid YAML: a value contains itself"),
     ("[" * 100_000, "nested too deep"),
     ("models: [bm25]\nmodels: [bm25]\n", "the key 'models' occurs twice"),
     ("report: {title: 2026-99-99}\n", "not valid YAML: month must be in 1..12"),
@@ -530,7 +530,7 @@ def test_aliases_that_snakemake_lets_pass(value):
         value = (
             [value] * 10 if isinstance(value, str | list) else dict.fromkeys("abcdefghij", value)
         )
-    with pytest.raises(InputError, match="config: aliases stand for more than 1,000,000 values"):
+    with pytest.raises(InputError, match="config: aliases expand to more than 1,000,000 values"):
         load_config({"report": value})
 
 

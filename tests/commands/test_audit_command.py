@@ -51,7 +51,7 @@ def test_documents_and_tokens_beyond_the_input_are_counted(tmp_path, form, capsy
     assert table["never_embedded"].to_list() == pytest.approx([46 / 303, 0, 46 / 300])
     printed = capsys.readouterr().out
     assert "at most 256 tokens of a text" in printed
-    assert "Cut: 50.0% of the documents. Never embedded: 15.2% of 303 tokens." in printed
+    assert "Cut off: 50.0% of the documents. Never embedded: 15.2% of 303 tokens." in printed
     assert "No vectors were compared" in printed
 
 
@@ -81,7 +81,7 @@ def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
     assert f"model:{MODEL}" in record["revisions"]
     printed = capsys.readouterr().out
     assert "head cosine" in printed
-    assert "None of the documents compared is read whole" in printed
+    assert "reads none of the compared documents completely" in printed
 
 
 def test_a_checkpoint_folder_is_read_at_the_length_that_it_names(tmp_path, capsys):
@@ -144,16 +144,16 @@ def test_what_an_embedding_api_is_not_sent_is_counted_without_asking_it(tmp_path
 def test_bm25_cuts_nothing(tmp_path, capsys):
     corpus = write_corpus(tmp_path, "folder")
     assert audit(corpus, "--max-cut", "0%", model="bm25") == 0
-    assert "indexes every word of all 2 documents: none is cut" in capsys.readouterr().out
+    assert "indexes all words of all 2 documents: nothing is cut off" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("model", "options", "said"),
     [
         ("bge-reranker-v2-m3", (), "reads a document together with a query"),
-        ("no-such-model", (), "no id of the registry and no folder"),
+        ("no-such-model", (), "neither an id of the registry nor a folder"),
         (MODEL, ("--n", "-1"), "--n -1; allowed: 0 or more"),
-        (MODEL, ("--max-tokens", "64"), "the registry says it"),
+        (MODEL, ("--max-tokens", "64"), "has it in the registry"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_in_words(tmp_path, model, options, said, capsys):

@@ -45,7 +45,7 @@ def test_an_unchanged_table_passes_and_its_provenance_is_printed(table_path, cap
 def test_a_table_without_provenance_is_refused(tmp_path, capsys):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
     message = refusal(capsys, "check", tmp_path / "t.parquet")
-    assert "t.parquet: carries no psibench provenance" in message
+    assert "t.parquet: no psibench provenance" in message
 
 
 def write_config(tmp_path, value, name="my.yaml"):
@@ -67,7 +67,7 @@ def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_pat
         "  benchmark s: squad_posq",
         "  model bm25: bm25s",
     ]
-    assert "not there yet: config key benchmarks.s.source: no file 'not/there.json'" in lines[3]
+    assert "missing: config key benchmarks.s.source: no file 'not/there.json'" in lines[3]
     assert lines[4] == (
         "  paths of a config are read from the folder that psibench runs in, here "
         f"{Path.cwd()}; {path.name} is in {tmp_path}"
@@ -156,7 +156,7 @@ def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):
     section = {"recipe": "known_item", "source": source}
     section["passages"] = {"min_words": 200, "max_words": 200}
     path = write_config(tmp_path, {"benchmarks": {"b": section}, "models": ["bm25"]})
-    assert "benchmarks.b.passages: no passage of min_words" in refusal(capsys, "check", path)
+    assert "benchmarks.b.passages: no passage has min_words" in refusal(capsys, "check", path)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     printed = capsys.readouterr().out
     assert (
-        "thirds: 1,200 queries of 400 documents in 10 clusters; a PSI of 0.26 is called sensitive "
+        "thirds: 1,200 queries of 400 documents in 10 clusters; a PSI of 0.26 the verdict is “sensitive to position” "
         in printed
     )
 
@@ -324,7 +324,7 @@ def test_domains_without_queries_are_listed_before_a_run(tmp_path, capsys):
     assert state.endswith("valid, but domains without queries")
     assert lines[:3] == [
         "    uneven: ara-Arab does not have law",
-        "    domains without queries, left out of all figures (on_empty: drop):",
+        "    domains without queries, left out of all results (on_empty: drop):",
         "      eng-Latn, law: none of 1 queries has a positive in the corpus; documents: 1",
     ]
     given["benchmarks"]["r"] |= {"on_empty": "fail"}

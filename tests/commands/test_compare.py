@@ -148,7 +148,7 @@ def test_a_build_fails_only_for_large_significant_losses(
 def test_a_loss_outside_0_to_1_is_refused(tmp_path, capsys, loss):
     with pytest.raises(SystemExit, match="2"):
         main(["compare", "a", "b", f"--fail-if-worse={loss}"])
-    assert "give a share, as 5% or 0.05" in capsys.readouterr().err
+    assert "give a share, e.g. 5% or 0.05" in capsys.readouterr().err
 
 
 def test_table_and_page_are_written(compare, tmp_path):
@@ -240,9 +240,9 @@ def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_pat
 @pytest.mark.parametrize(
     ("first", "code", "said"),
     [
-        pytest.param("third", 1, "third is worse than one by 0.05", id="worse than all"),
-        pytest.param("cut", 1, "cut is not worse than third", id="worse than some"),
-        pytest.param("two", 0, "two is not worse than one", id="not told from the best"),
+        pytest.param("third", 1, "third is significantly worse than one by 0.05", id="worse than all"),
+        pytest.param("cut", 1, "cut is not significantly worse than third", id="worse than some"),
+        pytest.param("two", 0, "two is not significantly worse than one", id="not told from the best"),
     ],
 )
 def test_a_build_fails_where_the_first_is_worse_than_any_family_wise(
@@ -365,12 +365,12 @@ def test_a_run_without_queries_is_refused(capsys):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (table(base_scores(100)), "360 queries and 'b' of 300; 300 are the same"),
+        (table(base_scores(100)), "360 queries and 'b' for 300; 300 have the same"),
         (
             table(base_scores()).with_columns(document_id=pl.lit("e") + pl.col("document_id")),
-            "0 are the same, of the same documents",
+            "0 have the same query and document",
         ),
-        (table(base_scores()).rename({"ndcg@10": "mrr@10"}), "no scores of both for the metrics"),
+        (table(base_scores()).rename({"ndcg@10": "mrr@10"}), "not all systems have scores of any common metric"),
     ],
 )
 def test_other_queries_documents_or_metrics_are_refused(tmp_path, capsys, other, message):
@@ -385,10 +385,10 @@ def test_other_queries_documents_or_metrics_are_refused(tmp_path, capsys, other,
 
 BAD = {
     "no such file": (["nowhere.parquet", "b"], "nowhere.parquet: no such file"),
-    "no such model": (["none", "long"], "'none' is neither a file nor a model of"),
-    "no scores": (["a", "b", "--results", "tests"], "'a' is no file, and tests holds no scores"),
+    "no such model": (["none", "long"], "'none' is neither a file nor a model in"),
+    "no scores": (["a", "b", "--results", "tests"], "'a' is not a file, and tests has no scores"),
     "unknown scheme": (["long", "short", "--buckets", "quarters"], "unknown bucket scheme"),
-    "unknown metric": (["long", "short", "--metrics", "map@3"], "for the metrics map@3; both have"),
+    "unknown metric": (["long", "short", "--metrics", "map@3"], "scores of map@3 for every query; both have"),
 }
 
 

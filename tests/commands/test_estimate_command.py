@@ -94,7 +94,7 @@ def test_a_row_per_task_and_model_with_what_they_rest_on(folder, capsys):
     assert lines[1][:7] == ["propose_questions", "mine", "eng-Latn", "free", "plan", "30", "0"]
     assert lines[2][:7] == ["locate_span", "mine", "eng-Latn", "paid", "plan", "60", "0"]
     assert [line[:2] for line in lines[3:5]] == [["total", "free"], ["total", "paid"]]
-    assert "Expected values: actual ones are mostly 1/2 to 2 times these." in printed
+    assert "Estimates: most actual values are 1/2 to 2 times these." in printed
     assert "paid: paid-1, backend openai" in printed
     assert "1 USD per million input tokens, 10 output; as of 2026-01-31 (a page)" in printed
     assert "known" not in printed  # nobody is asked
@@ -145,7 +145,7 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
 
 def test_a_thinking_model_s_cost_is_said_to_be_an_assumption(folder, capsys):
     path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"thinks": True}})
-    assert "thinks: 1,000 tokens a reply are assumed, and may be several" in estimate(capsys, path)
+    assert "thinks: assumes 1,000 tokens per reply; it may be several times" in estimate(capsys, path)
 
 
 def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folder, capsys):
@@ -158,7 +158,7 @@ def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folde
 
 
 def test_a_config_that_asks_no_language_model_says_so(folder, capsys):
-    said = "This config asks no language model and no embedding API.\n"
+    said = "This config uses no language model and no embedding API.\n"
     assert estimate(capsys, config(folder, benchmarks={"known": SQUAD})) == said
 
 
@@ -184,7 +184,7 @@ def test_tasks_that_judge_are_asked_about_what_enters_their_filter(folder, capsy
     # The smallest PSI is that of the expected queries; PosIR asks about one third of a document.
     printed = estimate(capsys, path)
     assert f"mine, eng-Latn: thirds: {n['search']:.0f} queries of " in printed
-    assert "(expected, and taken to be spread evenly); too few to test within doc" in printed
+    assert "(expected, assumed to be spread evenly); too few to test within doc" in printed
 
 
 def test_a_benchmark_that_is_only_translated_is_estimated_by_language(folder, capsys):

@@ -134,7 +134,7 @@ def test_a_folder_that_holds_something_is_not_written_to(tmp_path, results, caps
     assert run(results, tmp_path / "out") == 0  # empty: taken
     before = sorted(tmp_path.rglob("*"))
     assert run(results, tmp_path / "out") == 2
-    assert "is there and not empty" in capsys.readouterr().err
+    assert "exists and is not empty" in capsys.readouterr().err
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -58,7 +58,7 @@ def test_a_number_of_cores_on_which_a_run_would_never_end_is_refused(number, cap
     with pytest.raises(SystemExit) as ended:
         main(["run", "--cores", number, "nope.yaml"])
     assert ended.value.code == 2
-    assert f"--cores: '{number}': give a number from 1, or all" in capsys.readouterr().err
+    assert f"--cores: '{number}': give a number from 1 on, or all" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [("--directory", "elsewhere"), ("--cores", "0"), ("-c", "0")])
@@ -93,7 +93,7 @@ def test_caches_are_here_where_home_cannot_be_written(home, tmp_path, environmen
     environment["HOME"] = {"file": str(tmp_path / "file"), "sealed": "/proc/none"}[home]
     _provide_home()
     assert environment["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake" / "cache")
-    assert "cannot be written; caches are in" in capsys.readouterr().err
+    assert "is not writable; using caches in" in capsys.readouterr().err
 
 
 def test_downloads_in_a_home_that_can_only_be_read_are_still_found(

@@ -52,7 +52,7 @@ def test_the_next_commands_can_be_typed_as_they_are_printed(folder, capsys):
 def test_a_profile_is_written_beside_a_config_that_is_there(folder, capsys):
     (folder / "psibench.yaml").write_text("models: [bm25]")
     assert main(["init", "--corpus", "texts", "--profile", "slurm"]) == 2
-    assert "psibench.yaml: there already, and kept" in capsys.readouterr().err
+    assert "already exists: psibench.yaml" in capsys.readouterr().err
     assert not (folder / "slurm").exists()
     assert main(["init", "--profile", "slurm"]) == 0
     assert capsys.readouterr().out.startswith("Written: slurm\nKept: psibench.yaml.\n")

@@ -66,12 +66,12 @@ def test_entries_named_are_shown_whole_as_a_config_would_have_them(tmp_path, cap
 def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     assert main(["models", "bgem3"]) == 2
     assert (
-        "model 'bgem3' is no id of the registry and no folder; did you mean bge-m3?"
+        "model 'bgem3' is neither an id of the registry nor a folder; did you mean bge-m3?"
         in capsys.readouterr().err
     )
     assert main(["models", "nope"]) == 2
     said = capsys.readouterr().err
-    assert "model 'nope' is no id of the registry and no folder. `psibench models` lists" in said
+    assert "model 'nope' is neither an id of the registry nor a folder. `psibench models` lists" in said
     assert "lists the ids, with --config FILE also those of a config; or give a" in said
     assert "did you mean" not in said
 
@@ -80,7 +80,7 @@ def test_a_folder_with_a_checkpoint_is_checked_as_its_files_give_it(tmp_path, ca
     checkpoint = tmp_path / "mine"
     shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)
     assert main(["models", "--check", str(checkpoint)]) == 0
-    assert f"{checkpoint}: as its checkpoint declares: " in capsys.readouterr().out
+    assert f"{checkpoint}: agrees with its checkpoint: " in capsys.readouterr().out
     assert main(["models", str(checkpoint)]) == 0
     (entry,) = yaml.safe_load(capsys.readouterr().out).values()
     assert (entry["checkpoint"], entry["backend"]) == (str(checkpoint), "sentence-transformers")

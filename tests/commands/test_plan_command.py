@@ -55,7 +55,7 @@ def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
     assert encode[7] == f"{of_mine['jobs'].sum()}"
     assert of_mine["store_bytes"].to_list() == [240_000 * 1024 * 4, None]
     told = "\n".join(lines)
-    assert "Expected values: actual ones are mostly 1/2 to 2 times these." in told
+    assert "Estimates: most actual values are 1/2 to 2 times these." in told
     assert "GPU hours by 100 TFLOPS (encoding.gpu_tflops)" in told
     assert (
         "Text count of small unknown: its texts are on the hub. Run `psibench run CONFIG "
@@ -76,7 +76,7 @@ def test_a_csv_in_no_folder_is_refused_before_anything_is_counted(folder, capsys
     assert main(["plan", "--csv", "nope/x.csv"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "--csv nope/x.csv: no such folder nope. Make it, or name a file" in printed.err
+    assert "--csv nope/x.csv: folder nope does not exist; create it, or name another file" in printed.err
     assert not (folder / "nope").exists()
 
 
@@ -174,7 +174,7 @@ def test_a_sample_of_few_local_files_is_planned_at_what_it_takes(folder, capsys)
     config = CONFIG | {"benchmarks": {"mine": mine}, "models": ["bm25"]}
     (folder / "all.yaml").write_text(yaml.safe_dump(config))
     assert main(["check", "all.yaml"]) == 0
-    assert "sample: takes 2 of 500 wanted (10 to 50 words)" in capsys.readouterr().out
+    assert "sample: takes 2 of 500 requested (10 to 50 words)" in capsys.readouterr().out
     _, rows = plan(folder, capsys, config)
     # Two documents, and a query of each of their thirds.
     asked = {row["stage"]: (row["basis"], row["items"]) for row in rows.iter_rows(named=True)}

@@ -77,7 +77,7 @@ def test_every_document_is_reversed_and_the_queries_asked_again(folder, capsys):
         (("moving",), "needs --queries"),
         (("insertion", "--queries", "queries.jsonl"), "has no queries"),
         (("insertion", "--out", "found.txt"), ".parquet or .csv"),
-        (("insertion", "--max-tokens", "64"), "the registry says it"),
+        (("insertion", "--max-tokens", "64"), "has it in the registry"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, capsys):
@@ -90,7 +90,7 @@ def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, cap
     [
         ("insertion", "bm25", "no vectors"),
         ("insertion", "minilm-maxsim", "late interaction"),
-        ("insertion", "nope", "`psibench models` lists the ids; or give a checkpoint's folder"),
+        ("insertion", "nope", "`psibench models` lists the ids; or give the folder of a checkpoint"),
         ("saliency", "minilm-static", "gradients of a transformer"),
     ],
 )

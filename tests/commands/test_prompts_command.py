@@ -130,13 +130,13 @@ def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsy
     message = refusal(capsys, "render", "locate_span", "--row", "d1-q1", "--config", path)
     table = "results/mine/build/eng-Latn/documents.parquet"
     assert f"{table}, " in message
-    assert "propose_questions.parquet: not made yet" in message
+    assert "propose_questions.parquet, which does not exist yet" in message
     assert f"`psibench run {path} {table} " in message
 
 
 def test_a_task_that_no_benchmark_has_is_refused_with_the_tasks_there_are(folder, capsys):
     message = refusal(capsys, "render", "summarise", "--row", "d1", "--config", config(folder))
-    assert "no benchmark in the config has a task 'summarise'; tasks: " in message
+    assert "no benchmark in the config has the task 'summarise'; tasks: " in message
     assert "propose_questions, locate_span" in message
 
 

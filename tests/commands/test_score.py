@@ -95,7 +95,7 @@ def test_without_a_folder_the_table_is_printed_and_nothing_written(files, capsys
     printed = capsys.readouterr().out
     assert "mrr@10 by thirds" in printed  # of the default schemes the one that places all evidence
     assert "psi_table.csv" not in printed
-    assert "Nothing written: with --out DIR the tables are" in printed
+    assert "No files written; use --out DIR" in printed
     assert sorted(files.iterdir()) == before
     assert main([*given, "--report", str(files / "page.html")]) == 2
     assert "--report needs --out DIR" in capsys.readouterr().err
@@ -194,7 +194,7 @@ def test_a_partial_run_scores_zero_and_says_so(files, capsys):
 BAD = {
     "unknown scheme": ({"buckets": "quarters"}, "unknown bucket scheme 'quarters'"),
     "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
-    "no such control": ({"control": "none"}, "--control 'none' is none of the models scored: bm25"),
+    "no such control": ({"control": "none"}, "--control 'none' is not a scored model: bm25"),
     "labels of no document": (
         {"metrics": "span-recall@1", "labelled": "people.tsv"},
         "--labelled corrects metrics of documents",
@@ -290,7 +290,7 @@ def test_a_document_of_two_clusters_is_refused(files, capsys):
     queries.write_parquet(files / "queries.parquet")
     (files / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq00\td0\t1\nq01\td0\t1\n")
     assert main(arguments(files, ignore_unknown=True)) == 2
-    named = "queries on document 'd0' have the clusters 'site A', None; a document is part"
+    named = "queries on document 'd0' have the clusters 'site A', None; all queries on a document"
     assert named in capsys.readouterr().err
 
 
@@ -322,14 +322,14 @@ def test_queries_with_a_class_and_no_span_are_scored_by_class(labelled, capsys):
     assert row["p_position"] < 0.01
     scores = read_table(labelled / "out" / "query_scores.parquet", QUERY_SCORES)
     assert scores["span_mid_char"].null_count() == scores["pos_char_length"].null_count() == 180
-    assert "no query has one evidence span; buckets: thirds" in capsys.readouterr().err
+    assert "no query has a single evidence span; buckets: thirds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"buckets": "relative-20"}, "none of the 180 queries has one evidence span"),
-        ({"max_tokens": "all"}, "--max-tokens needs the pos_char_length of every query"),
+        ({"buckets": "relative-20"}, "none of the 180 queries has a single evidence span"),
+        ({"max_tokens": "all"}, "--max-tokens needs pos_char_length for every query"),
     ],
 )
 def test_what_needs_spans_or_lengths_is_refused_where_there_are_none(
@@ -374,12 +374,12 @@ def test_graded_queries_that_were_not_drawn_from_all_are_warned_of(files, capsys
     path.write_text("".join(rows))
     assert main(arguments(files, buckets="squad", labelled=path)) == 0
     assert "warning: " in (printed := capsys.readouterr().err)
-    assert "people.tsv: graded queries are spread over squad unlike all queries (p = " in printed
+    assert "people.tsv: graded queries and all queries differ in their distribution over squad (p = " in printed
 
 
 def test_few_human_grades_correct_nothing(files, capsys):
     assert main(arguments(files, buckets="squad", labelled=graded(files, n=40))) == 0
-    assert "40 queries graded: no corrected values, 50 are needed." in capsys.readouterr().out
+    assert "No corrected values: 40 queries are graded, 50 are needed." in capsys.readouterr().out
     table = read_table(files / "out" / "corrected_scores.parquet", CORRECTED_SCORES)
     assert table["corrected"].null_count() == table.height
 
@@ -389,7 +389,7 @@ def test_few_human_grades_correct_nothing(files, capsys):
     [
         (("q05\t", "other\t"), "query ids that are not among the queries: 'other'"),
         (("q05\td5", "q04\td4"), "query 'q04', document 'd4' is graded 2 times"),
-        (("\td", "\tdoc"), "none of the 61 graded documents holds the evidence of its query"),
+        (("\td", "\tdoc"), "none of the 61 graded documents is the evidence document of its query"),
     ],
 )
 def test_human_grades_that_do_not_fit_are_refused(files, capsys, change, message):
@@ -442,7 +442,7 @@ def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, capsys):
 def test_runs_of_chunks_and_of_documents_share_the_metrics_of_documents(files, capsys):
     runs = [write_chunks(files), files / "bm25.trec"]
     assert main(arguments(files, run=runs, buckets="thirds")) == 0
-    assert "no chunks in bm25: nothing of spans is reported" in capsys.readouterr().err
+    assert "no chunks in bm25: span metrics are not reported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -450,10 +450,10 @@ def test_runs_of_chunks_and_of_documents_share_the_metrics_of_documents(files, c
     [
         (
             {"start": 500},
-            "has the start 500 and the end 500 (1 such rows); allowed: 0 <= start < end",
+            "has start 500 and end 500 (1 such rows); allowed: whole numbers with 0 <= start < end",
         ),
-        ({"end": 1001}, "'d0' is [0, 1001), and the document has 1000 characters (1 such rows)"),
-        ({"start": 0.5}, "has the start 0.5 and the end 500"),
+        ({"end": 1001}, "'d0' is [0, 1001), but the document has 1000 characters (1 such rows)"),
+        ({"start": 0.5}, "has start 0.5 and end 500"),
     ],
 )
 def test_chunks_that_are_nowhere_are_refused(files, change, message, capsys):
@@ -502,6 +502,6 @@ def test_results_with_the_querys_own_id(tmp_path, capsys, positive, setting, exp
     is_removed = (setting, positive) != ("auto", "{}") and setting != "keep"
     errors = capsys.readouterr().err
     assert ("2 results removed whose document has its query's id" in errors) == is_removed
-    assert ("the relevant document has the query's own id" in errors) == (
+    assert ("query and relevant document have the same id" in errors) == (
         (setting, positive) == ("auto", "{}")
     )

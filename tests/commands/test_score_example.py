@@ -32,8 +32,8 @@ def test_the_example_prints_a_word_for_each_model_what_to_do_and_who_asked(examp
     _, printed = example
     assert len(printed.splitlines()) <= 20
     for said in (
-        "79 %  truncation",
-        "all-minilm-l6-v2  20.9 % of the evidence is cut",
+        "79 %  evidence cut off",
+        "all-minilm-l6-v2  20.9 % of the evidence is cut off",
         "Queries are written by stand-in/rules, a rule-based program",
         "psibench-example/psi_table.csv",
         "Page written to psibench-example/report.html",
@@ -75,9 +75,9 @@ def test_models_that_chose_the_examples_queries_are_flagged(example):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--example", "--run", "a.trec"], "--example has its own; leave out --run"),
-        (["--example", "--qrels", "q", "--max-tokens", "9"], "leave out --qrels, --max-tokens"),
-        (["--run", "a.trec"], "--queries, --qrels: not given"),
+        (["--example", "--run", "a.trec"], "--example sets --run; leave out"),
+        (["--example", "--qrels", "q", "--max-tokens", "9"], "--example sets --qrels, --max-tokens"),
+        (["--run", "a.trec"], "missing --queries, --qrels"),
         ([], "try --example"),
     ],
 )

@@ -66,7 +66,7 @@ def psi(files, **labels) -> dict:
 
 def test_what_lies_beyond_the_tokens_is_not_visible(files, capsys):
     assert score(files, *reading(files)) == 0
-    assert "40 positives have a title, which is not read here" in capsys.readouterr().err
+    assert "40 positives have a title, which is ignored here" in capsys.readouterr().err
     everything, visible = psi(files, evidence="all"), psi(files, evidence="visible")
     assert (everything["n_queries"], everything["seen"]) == (80, 0.5)
     assert (visible["n_queries"], visible["mean"]) == (40, 1.0)
@@ -104,7 +104,7 @@ BAD_OPTIONS = {
     "no corpus": (["--max-tokens", "9", "--tokenizer", MINILM], "give all three or none"),
     "no tokens": (["--tokenizer", MINILM], "--corpus: give all three or none"),
     "no number": (["--max-tokens", "many"], "--max-tokens 'many'; give a number of tokens"),
-    "too many": (["--max-tokens", "9", "9"], "2 --max-tokens for 1 --run"),
+    "too many": (["--max-tokens", "9", "9"], "2 values of --max-tokens for 1 --run"),
 }
 
 
@@ -127,7 +127,7 @@ def test_options_that_do_not_go_together_are_refused(files, capsys, name):
         ),
         (
             lambda records: [records[0] | {"text": TEXT[:-1]}, *records[1:]],
-            "document 'd0' has 1199 characters, and pos_char_length of query 'early0' is 1200 "
+            "document 'd0' has 1199 characters, but pos_char_length of query 'early0' is 1200 "
             "(2 such queries)",
         ),
     ],
@@ -144,7 +144,7 @@ def test_a_corpus_that_does_not_fit_the_queries_is_refused(files, capsys, change
     ("tokenizer", "tokens", "said"),
     [
         ("./nowhere", "9", "--tokenizer './nowhere': cannot be loaded"),
-        (MINILM, "2", "adds 2 special tokens, which count and leave the text none"),
+        (MINILM, "2", "the tokenizer's 2 special tokens leave no token for text"),
     ],
 )
 def test_a_tokenizer_that_is_none_or_leaves_none_is_refused(files, capsys, tokenizer, tokens, said):

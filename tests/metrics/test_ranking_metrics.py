@@ -125,12 +125,12 @@ def test_order_of_rows_has_no_influence():
 def test_a_positive_found_twice_is_refused():
     run = ranked(q=["a", "d"])
     doubled = pl.concat([run, run.with_columns(rank=pl.col("rank") + 2)])
-    with pytest.raises(InputError, match="the same document twice to query 'q'"):
+    with pytest.raises(InputError, match="the same document twice for query 'q'"):
         ranking_metrics(doubled, judged(("q", "d", 1)))
 
 
 def test_a_pair_judged_twice_is_refused():
-    with pytest.raises(InputError, match=r"judge document 'd' 2 times for query 'q'"):
+    with pytest.raises(InputError, match=r"have 2 grades for query 'q' and document 'd'"):
         ranking_metrics(ranked(), judged(("q", "d", 1), ("q", "d", 2)))
 
 

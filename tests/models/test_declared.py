@@ -76,7 +76,7 @@ def test_the_shipped_minilm_agrees_with_its_checkpoint_and_the_longer_one_does_n
     assert stopped.value.code == 1
     assert capsys.readouterr().out.splitlines() == [
         *(
-            f"{name}: as its checkpoint declares: pooling, max_tokens; 384 dimensions"
+            f"{name}: agrees with its checkpoint: pooling, max_tokens; 384 dimensions"
             for name in names[:2]
         ),
         "all-minilm-l6-v2-512: differs in 1 of 2 compared (pooling, max_tokens); 384 dimensions:",
@@ -89,7 +89,7 @@ def test_an_entry_that_says_what_its_checkpoint_says_agrees_and_warns_of_nothing
 ):
     folder = save()
     keys = "query_prompt, document_prompt, pooling, max_tokens"
-    assert check(RIGHT, folder) == (0, [f"mine: as its checkpoint declares: {keys}; 32 dimensions"])
+    assert check(RIGHT, folder) == (0, [f"mine: agrees with its checkpoint: {keys}; 32 dimensions"])
     assert check(RIGHT | {"pooling": "checkpoint"}, folder)[0] == 0
     assert warnings_of(RIGHT, folder, caplog) == []
 

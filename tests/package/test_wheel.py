@@ -91,7 +91,7 @@ def test_a_config_of_ones_own_is_written_checked_and_planned(
     assert "no-such" in refused.stdout + refused.stderr
     again = psibench("init")
     assert again.returncode == 2
-    assert "psibench.yaml: there already, and kept" in again.stderr
+    assert "already exists: psibench.yaml" in again.stderr
 
 
 def test_the_default_is_planned_as_a_whole_and_begun(

@@ -177,7 +177,7 @@ def test_score_and_evaluate_refuse_the_same_chunks(tmp_path, results, capsys, pl
     path, message = both_doors(tmp_path, results, rankings, chunks=True)
     said = capsys.readouterr().err
     if place[1] is None:  # a file has empty fields, a tuple has not
-        assert "has the start 0 and the end None" in said
+        assert "has start 0 and end None" in said
         assert "is None; expected a number" in message
     else:
         assert said == f"psibench score: {path}{message}\n"

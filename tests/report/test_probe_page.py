@@ -80,7 +80,7 @@ def page(tmp_path: Path) -> str:
 def test_a_figure_per_probe_and_the_psi_of_its_model(page):
     titles = re.findall(r"<figcaption><strong>(.*?)</strong> <span .*?>(.*?)\.", page)
     moved = "Query, evidence and the other sentences are the same at every position"
-    weights = "0 where all sentences have the same weight"
+    weights = "0 if all sentences have the same weight"
     assert titles == [
         ("Insertion: how far the vector moves", "By size and position"),
         ("Moved evidence: cosine, less the document&#39;s mean", moved),

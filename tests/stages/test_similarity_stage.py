@@ -48,7 +48,7 @@ def similarity(tmp_path, *, domains=("law", "game")):
 
 
 def test_domains_are_compared_by_the_means_of_their_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr("psibench.metrics.similarity.BLOCK_BYTES", 1)  # block by block
+    monkeypatch.setattr("psibench.metrics.similarity.MEANS_BLOCK_BYTES", 1)  # block by block
     table = similarity(tmp_path)
     assert set(table.select("benchmark", "language", "model").rows()) == {("b", "eng-Latn", "m")}
     cosines = {(a, b): value for *_, a, b, value in table.iter_rows()}

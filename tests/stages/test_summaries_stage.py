@@ -109,7 +109,7 @@ def test_leaderboards_are_correlated_with_the_averages_of_the_models_they_have(t
     assert (out / "leaderboards.csv").read_text(encoding="utf-8").count("\n") == 3
     (tmp_path / "less").mkdir()
     out = summed_up(tmp_path / "less", board(tmp_path, "model,score", "a,9", "b,", "z,1"))
-    assert "board.csv has no score of: b, c" in caplog.text
+    assert "board.csv has no score for: b, c" in caplog.text
     assert read_table(out / "leaderboards.parquet", LEADERBOARDS)["unmatched"][0] == "b, c"
 
 
@@ -123,14 +123,14 @@ def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "changes", "message"),
     [
-        (["name,score"], {}, r"board.csv has no column 'model'; found \['name', 'score'\]"),
+        (["name,score"], {}, r"board.csv has no column 'model'; columns: \['name', 'score'\]"),
         (["model,score", "a,high"], {}, "line 2: score is 'high'"),
         (["model,score", "a,nan"], {}, "line 2: score is 'nan'"),
-        (["model,score", "A,1", "a,2"], {}, "line 3: 'a' and 'A' are both the model 'a'"),
+        (["model,score", "A,1", "a,2"], {}, "line 3: 'a' and 'A' both have the model id 'a'"),
         (
             ["model,score", "a,1"],
             {"aliases": {"B": "a"}},
-            r"has no model 'B', which `aliases` of the leaderboard 'mteb' names; found \['a'\]",
+            r"has no model 'B' of `aliases` in the leaderboard 'mteb'; available: \['a'\]",
         ),
     ],
 )
