@@ -1,22 +1,17 @@
-# make psi            the embedded default, from nothing to results/psi_table.csv and report.html
-# make psi CONFIG=f   the same with your config laid over the default one
-#                     FORCE=1: over tables in results/ that another config made
-# make train          is the bias learned? A small network trained on four distributions of positions
-# make probes         what the models' vectors look at, on the default's documents; CONFIG=f: on yours
-# make test           the test suite, but for
-# make process-test   what starts programs: whole runs of the workflow, killed jobs, installs, a browser
-# make slurm-test     faults of jobs, nodes and head processes on a real SLURM of one node (Debian, root);
-# make vllm-test      a vLLM that really runs, on CPUs: all tasks, kills, its failures' messages, ten
-#                     minutes; RELEASES="0.27.0 0.30.0": and some requests to these
-# make small          every preset's chain of jobs at small size, an hour; PRESETS="beir myopic": these
-# make peers          what is exported, loaded and scored by mteb, BEIR, ranx, ir-measures, PyTerrier and others,
-#                     and retrievers of other frameworks and servers, asked by psibench.evaluate
-# make setup          the set-up alone: .venv from requirements.lock
-# make lint           formats, lint, types, workflow lint, schema drift, dry run of each config
-# make bench          speed and memory beside the libraries one would use instead: docs/benchmarks.md
-# make docs           the documentation site: docs/_build/html
-# make wheel          dist/psibench-*.whl, with the workflow and its config inside
-# make lock           write requirements*.lock anew from pyproject.toml
+# make psi            run the embedded default: results/psi_table.csv and results/report.html
+#                     CONFIG=f: with your config; FORCE=1: over tables that another config made
+# make setup          make .venv from requirements.lock
+# make test           run the test suite without the tests of the next three targets
+# make process-test   run tests that start programs: whole runs, killed jobs, installs, a browser
+# make slurm-test     run tests of failing jobs and nodes on a real SLURM of one node (Debian, root)
+# make vllm-test      run tests on a real vLLM on CPUs, ten minutes; RELEASES="0.27.0 0.30.0": and some
+#                     requests to these releases
+# make peers          run tests with other projects' programs: mteb, BEIR, ranx, ir-measures, PyTerrier, ...
+# make lint           check formats, lint, types, the workflow, generated files; dry run of each config
+# make format         format the code; write config/schema.json and the generated pages of docs/
+# make bench          measure speed and memory side by side with other libraries: docs/benchmarks.md
+# make docs           build the documentation site: docs/_build/html
+# make lock           write requirements*.lock from pyproject.toml
 
 # The first interpreter that runs and is new enough (a pyenv shim may be there and not run).
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -32,18 +27,11 @@ UV ?= $(shell command -v uv)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,\
   $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
-.PHONY: psi train probes docs test process-test slurm-test vllm-test small peers setup setup-bench setup-peers setup-docs lint format dry bench wheel lock schema clean
+.PHONY: psi setup test process-test slurm-test vllm-test peers lint format bench docs lock
 .DEFAULT_GOAL := psi
 
 psi: setup
 	@psibench run --cores $(CORES) $(if $(FORCE),--force) $(CONFIG)
-
-train: setup
-	@psibench run --cores $(CORES) $(if $(FORCE),--force) $(or $(CONFIG),config/examples/training.yaml) \
-	  results/training_table.csv results/report.html
-
-probes: setup
-	@psibench run --cores $(CORES) $(if $(FORCE),--force) $(or $(CONFIG),config/examples/probes.yaml) probes
 
 RUNS := tests/workflow tests/end_to_end tests/package
 PROCESS_TESTS = $(RUNS) $(shell grep -rl --include='test_*.py' 'mark\.processes' tests)
@@ -67,7 +55,7 @@ vllm-test: setup
 	PSIBENCH_VLLM=$$(echo $$programs | tr ' ' ':') pytest tests/vllm $(ARGS)
 
 # A peer that is missing is a failure here; in `make test` its tests are skipped.
-peers: setup-peers
+peers: $(VENV)/.installed-peers
 	@PSIBENCH_REQUIRE_PEERS=1 pytest -n 2 --dist loadfile tests/peers $(ARGS)
 
 setup: $(VENV)/.installed
@@ -80,23 +68,9 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-setup-bench: $(VENV)/.installed-bench
-
-$(VENV)/.installed-bench: $(VENV)/.installed requirements-bench.lock
-	@$(INSTALL) -r requirements-bench.lock
-	@touch $@
-
-docs: setup-docs
+docs: setup
 	@sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
-
-setup-docs: $(VENV)/.installed-docs
-
-$(VENV)/.installed-docs: $(VENV)/.installed requirements-docs.lock
-	@$(INSTALL) -r requirements-docs.lock
-	@touch $@
-
-setup-peers: $(VENV)/.installed-peers
 
 # uv's links are refused by nltk from 3.10.3 on, where LlamaIndex reads its data.
 $(VENV)/.installed-peers: $(VENV)/.installed requirements-peers.lock
@@ -113,36 +87,18 @@ lint: setup
 	python tools/reproduce_page.py --check
 	python tools/environments.py --check
 	snakemake --lint
-	@$(MAKE) --no-print-directory dry
-
-small: setup
-	@python tools/small_runs.py $(PRESETS)
-
-dry: setup
-	@python tools/dry_runs.py
+	python tools/dry_runs.py
 
 format: setup
 	ruff format .
 	ruff check --fix .
 	snakefmt Snakefile workflow
-
-schema: setup
 	python tools/config_page.py
 	python tools/tables_page.py
 	python tools/reproduce_page.py
 
-bench: setup-bench
+bench: $(VENV)/.installed-peers
 	@python tools/bench_page.py
-
-# Of pure Python: an environment with pip, and hatchling in one of pip's own, are all that it takes.
-wheel:
-	@test -n "$(PYTHON)" || { echo "psibench needs Python 3.11 or newer; none found. Name one: make wheel PYTHON=/path/to/python3.11"; exit 2; }
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && $(PYTHON) -m venv "$$folder" && \
-	  "$$folder/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@ls dist/*.whl
 
 lock:
 	@sh tools/lock.sh
-
-clean:
-	rm -rf results logs benchmarks .snakemake

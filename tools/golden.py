@@ -77,9 +77,7 @@ def jobs_of(log: str) -> dict[str, int]:
 
 def tables_of(folder: Path) -> dict[str, str]:
     """Return the rows and the hash of each table below ``results``."""
-    (results,) = (
-        folder.glob("results") if (folder / "results").exists() else folder.rglob("results")
-    )
+    results = folder / "results"
     files = defaultdict[str, list[Path]](list)
     for path in sorted(results.rglob("*.parquet")):
         files[table_of(f"/{path.relative_to(results)}")].append(path)

@@ -14,12 +14,9 @@ freeze() { # environment -> sorted pins, without psibench itself, local build ta
 "$work/venv/bin/python" -m pip install --quiet "torch==$(sed -n 's/.*"torch==\([0-9.]*\)".*/\1/p' pyproject.toml)"
 "$work/venv/bin/python" -m pip install --quiet -e '.[all,dev]'
 { echo "# Written by \`make lock\` from pyproject.toml. Do not edit."; freeze "$work/venv"; } >requirements.lock
-for extra in bench peers docs; do # each beyond requirements.lock, whose pins it keeps
-    cp -r "$work/venv" "$work/$extra"
-    "$work/$extra/bin/python" -m pip install --quiet -c requirements.lock -e ".[all,dev,$extra]"
-    {
-        echo "# Written by \`make lock\`: what \`make $extra\` needs beyond requirements.lock."
-        freeze "$work/$extra" | grep -vxFf requirements.lock
-    } >"requirements-$extra.lock"
-done
+"$work/venv/bin/python" -m pip install --quiet -c requirements.lock -e '.[all,dev,peers]'
+{
+    echo "# Written by \`make lock\`: what \`make peers\` and \`make bench\` need beyond requirements.lock."
+    freeze "$work/venv" | grep -vxFf requirements.lock
+} >requirements-peers.lock
 "$python" tools/environments.py

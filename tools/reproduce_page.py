@@ -2,7 +2,7 @@
 
 python tools/reproduce_page.py            write the page from config/published/recipes.yaml
 python tools/reproduce_page.py --check    is it up to date, and does each recipe name a preset
-                                          whose dry run passes (`make dry` runs all of them)?
+                                          whose dry run passes (see tools/dry_runs.py)?
 
 Checkpoints, data, prompts and sizes are read from the preset and the registries; what the work
 takes is `psibench plan`'s arithmetic over the preset, before anything is read.

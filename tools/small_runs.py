@@ -19,7 +19,7 @@ from psibench.plain_yaml import parse_yaml
 
 TABLES = ("psi_table", "probe_table", "training_table")
 SHOWN = ("benchmark", "query_lang", "model", "base", "distribution", "probe", "condition", "metric")
-SHOWN += ("buckets", "evidence", "mean", "psi", "value")
+SHOWN += ("buckets", "bucket", "evidence", "mean", "psi", "value")
 TOTAL = re.compile(r"^total +(\d+)$", re.MULTILINE)
 
 
@@ -32,27 +32,26 @@ def recipes() -> dict[str, str | None]:
 
 
 def run(preset: str, target: str | None, folder: Path) -> str:
-    """Run a preset in a folder; return its line. Raises SystemExit with its log if it fails."""
+    """Run a preset in its folder; return its line. Raises SystemExit with its log if it fails."""
+    here = folder / preset
+    here.mkdir(exist_ok=True)
     command = ["psibench", "run", "--small", f"shipped:presets/{preset}.yaml"]
     begun = time.monotonic()
     done = subprocess.run(
-        [*command, *([target] if target else [])], cwd=folder, capture_output=True, text=True
+        [*command, *([target] if target else [])], cwd=here, capture_output=True, text=True
     )
     minutes = (time.monotonic() - begun) / 60
     (folder / f"{preset}.log").write_text(done.stdout + done.stderr)
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}\n{preset} --small ended with {done.returncode}")
     jobs = TOTAL.search(done.stdout + done.stderr)
-    return (
-        f"| {preset} | {jobs[1] if jobs else '?'} | {minutes:.1f} | {first_rows(folder, preset)} |"
-    )
+    return f"| {preset} | {jobs[1] if jobs else '?'} | {minutes:.1f} | {first_rows(here)} |"
 
 
-def first_rows(folder: Path, preset: str, most: int = 2) -> str:
+def first_rows(folder: Path, most: int = 2) -> str:
     """Return some columns of the first rows of the table that a run made."""
-    results = folder / "small" / preset / "results"
     for table in TABLES:
-        if (path := results / f"{table}.csv").is_file():
+        if (path := folder / "results" / f"{table}.csv").is_file():
             with path.open(newline="") as file:
                 rows = [row for row, _ in zip(csv.DictReader(file), range(most), strict=False)]
             shown = [", ".join(row[key][:24] for key in SHOWN if row.get(key)) for row in rows]

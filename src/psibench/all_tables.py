@@ -4,7 +4,7 @@ A table is declared beside the stage that writes it; those of several capabiliti
 """
 
 from psibench.filters import audit, margin_counts, negatives, position_shift, verify
-from psibench.probes import comparison, cosines, reading, regression, retrieval, saliency
+from psibench.probes import cosines, reading, regression, retrieval, saliency
 from psibench.probes import tables as probe_tables
 from psibench.tables import build_schemas, schemas
 from psibench.tables.spec import TableSpec
@@ -12,7 +12,7 @@ from psibench.train import results, sampling
 
 DECLARED_IN = (
     *(schemas, build_schemas, verify, margin_counts, negatives, audit, position_shift),
-    *(probe_tables, cosines, retrieval, regression, saliency, reading, comparison),
+    *(probe_tables, cosines, retrieval, regression, saliency, reading),
     *(sampling, results),
 )
 ALL_TABLES: dict[str, TableSpec] = {

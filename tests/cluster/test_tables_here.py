@@ -49,6 +49,18 @@ def test_a_config_goes_on_with_its_own_tables(
     claim_tables(made, benchmarks=benchmarks, configs=configs)
 
 
+def test_tables_of_models_and_of_stand_ins_are_kept_from_each_other() -> None:
+    mine = {"benchmarks": ["mine"], "configs": ["my.yaml"]}
+    with pytest.raises(InputError, match=r"is of .*/my\.yaml, benchmarks mine"):
+        claim_tables([PSI], **mine, stand_ins=True)
+    Path(PSI).unlink()
+    claim_tables([PSI], **mine, stand_ins=True)
+    pl.DataFrame({"benchmark": ["mine"]}).write_parquet(PSI)
+    claim_tables([PSI], **mine, stand_ins=True)
+    with pytest.raises(InputError, match="stand_ins: true, benchmarks mine"):
+        claim_tables([PSI], **mine)
+
+
 def test_a_forced_run_owns_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FORCE_VARIABLE, "1")
     claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])

@@ -417,10 +417,10 @@ def test_views_of_one_size_but_other_queries_have_figures_of_their_own():
     ]
 
 
-def test_a_mitigation_is_compared_with_what_it_mitigates():
-    found = tables(many(drop=0.0), many(drop=0.6), mitigations=[("m0", "m1"), ("m0", "gone")])
+def test_a_given_pair_is_compared_where_both_models_have_scores():
+    found = tables(many(drop=0.0), many(drop=0.6), pairs=[("m0", "m1"), ("m0", "gone")])
     (row,) = found.comparisons.rows(named=True)
-    assert (row["model"], row["other"], row["relation"]) == ("m0", "m1", "mitigation")
+    assert (row["model"], row["other"], row["relation"]) == ("m0", "m1", "given")
     assert row["psi_difference_high"] < 0 < row["difference_low"]
 
 

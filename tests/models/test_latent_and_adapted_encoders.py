@@ -170,7 +170,6 @@ REFUSED = [
     (save_jina_v3, CONFIG, {}, V3 | {"query_prompt": ""}, "needs query_prompt 'Represent the q"),
     (save_jina_bert, CONFIG, {"position_embedding_type": "absolute"},
      {"architecture": "jina-bert"}, "position_embedding_type 'absolute'; supported: 'alibi'"),
-    (save_jina_bert, CONFIG, {}, {"architecture": "jina-bert", "calibrate": {}}, "attends by torc"),
     (save_nomic, CONFIG, {"max_trained_positions": None}, LONG_NOMIC, "without max_trained_posit"),
     (save_nomic, CONFIG, {"model_type": "bert"}, LONG_NOMIC, "model_type 'bert'"),
 ]  # fmt: skip

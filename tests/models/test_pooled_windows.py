@@ -99,7 +99,6 @@ def test_chunks_do_not_depend_on_the_batch(load_tiny, checkpoint, request):
         ({"late_chunking": {"tokens": 48, "overlap": 4}}, "late_chunking.tokens 48 > max_tokens"),
         ({"late_chunking": {"tokens": 16, "overlap": 12}}, "leaves no step"),
         ({"late_chunking": CHUNKS, "architecture": "nv-embed"}, "nv-embed exclude each other"),
-        ({"calibrate": {}, "scoring": "maxsim"}, "calibrate and scoring: maxsim"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(fields, found):

@@ -58,7 +58,6 @@ def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny):
         {"pooling": "cls"},
         {"scoring": "maxsim"},
         {"append": "[SEP]"},
-        {"calibrate": {}},
         {"late_chunking": windows},
         *({"windows": windows | own} for own in ({}, {"pool": "mean"}, {"keep": "head-and-tail"})),
     ]

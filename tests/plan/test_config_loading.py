@@ -100,12 +100,15 @@ def test_an_unknown_model_is_named_with_the_nearest_ones():
         ({"models": ["bm25"]}, "probes.models: 'bm25' cannot be probed: it has no vectors"),
         ({"models": ["bge-m3"]}, "probes.models ['bge-m3'] are not among models"),
         ({"benchmarks": ["other"]}, "probes.benchmarks ['other'] are not among benchmarks"),
-        ({"compare": {"bge-m3": "bm25"}}, "probes.compare: 'bge-m3' is not among the models"),
-        ({"compare": {"bm25": "bm25"}}, "probes.compare: 'bm25' cannot be probed: it has no vec"),
     ],
 )
 def test_probes_of_what_there_is_not_are_refused(probes, said):
     assert said in refusal({"probes": probes})
+
+
+def test_probes_of_an_embedding_api_are_refused():
+    asked = {"models": ["voyage-3-large"], "probes": {"models": ["voyage-3-large"]}}
+    assert "cannot be probed: its vectors come from a service" in refusal(asked)
 
 
 def test_a_file_that_is_no_config_is_refused(tmp_path):

@@ -11,7 +11,7 @@ from psibench.plan.config import Config
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 from config_page import PAGE, chapters, reference_text, schema_text
 
-REMEDY = "is out of date: run `make schema` and commit the file"
+REMEDY = "is out of date: run `make format` and commit the file"
 
 
 def test_what_is_committed_is_what_is_generated():

@@ -8,7 +8,6 @@ from psibench.errors import InputError
 from psibench.plan.config import load_config
 from psibench.plan.paths import compared_models, encodings, first_stage, wildcard_patterns
 from psibench.plan.plan import Plan, make_plan
-from psibench.plan.summaries import mitigation_costs, mitigation_tables, paths_in
 from psibench.plan.work import needed_encodings
 
 LLM = {"llm": "stand-in"}
@@ -115,36 +114,25 @@ def test_what_a_model_of_head_and_tail_read_is_known_only_of_one_that_reads_all(
     assert fused["reading_known"] is known
 
 
-BETTER = {"better": HEAD_TAIL | {"mitigates": "all-minilm-l6-v2"}}
-
-
-def test_mitigations_are_compared_where_both_are_evaluated_and_their_cost_is_looked_up():
-    entries = BETTER | FUSED
-    entries |= {"over": {**ENTRIES["second"], "first_stage": "fused", "mitigates": "fused"}}
-    models = ["all-minilm-l6-v2", "better", "fused", "over"]
-    benchmarks = {"b": PLAIN, "c": PLAIN | {"models": ["better", "over"]}}
-    plan = plan_of(benchmarks, models=models, registry=entries)
+def test_given_pairs_are_compared_where_both_models_are_evaluated():
+    compare = {"minilm-maxsim": "bm25", "second": "all-minilm-l6-v2"}
+    benchmarks = {"b": PLAIN, "c": PLAIN | {"models": ["minilm-maxsim", "bm25"]}}
+    plan = plan_of(benchmarks, compare=compare)
     pair = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
-    assert plan.mitigations("b", **pair) == [("better", "all-minilm-l6-v2"), ("over", "fused")]
-    assert plan.mitigations("c", **pair) == []
-    costs = {one["model"]: one for one in mitigation_costs(plan)}
-    assert list(costs) == ["better", "all-minilm-l6-v2", "over", "fused"]
-    at = "results/b/encodings"
-    assert costs["better"]["encodings"] == {"better": [f"{at}/better/eng-Latn.parquet"]}
-    static = f"{at}/minilm-static/eng-Latn.parquet"
-    fused = {"minilm-static": [static]}
-    assert costs["fused"]["encodings"] == costs["over"]["encodings"] == fused
-    run = "results/b/runs/fused/eng-Latn-eng-Latn.parquet"
-    assert (costs["over"]["reranked"], costs["over"]["depth"]) == (run, 100)
-    assert set(paths_in(mitigation_costs(plan))) >= {run, static}
-    assert mitigation_tables(plan) == ["results/mitigations.parquet", "results/mitigations.csv"]
+    assert plan.given_pairs("b", **pair) == [*compare.items()]
+    assert plan.given_pairs("c", **pair) == [("minilm-maxsim", "bm25")]
 
 
-@pytest.mark.parametrize(("base", "models"), [("bm25", ["better"]), ("better", ["better"])])
-def test_what_a_model_mitigates_has_to_be_evaluated(base, models):
-    entries = {"better": HEAD_TAIL | {"mitigates": base}}
-    with pytest.raises(InputError, match=f"'better': it mitigates '{base}', which is not among"):
-        plan_of({"b": PLAIN}, models=models, registry=entries)
+@pytest.mark.parametrize(
+    ("compare", "said"),
+    [
+        ({"bm25": "third"}, r"compare \['third'\] are not among models"),
+        ({"bm25": "bm25"}, "compare: 'bm25' is compared with itself"),
+    ],
+)
+def test_a_given_pair_is_two_models_that_are_evaluated(compare, said):
+    with pytest.raises(InputError, match=said):
+        plan_of({"b": PLAIN}, compare=compare)
 
 
 def test_models_that_differ_in_the_length_of_their_input_alone_are_a_pair():

@@ -87,7 +87,6 @@ def test_what_is_evaluated_is_trained_and_a_training_by_itself_whole():
     assert paths.unevaluated_model_manifests(plan) == []
     alone = plan_of(benchmarks={"pool": PLAIN})
     assert summaries.training_runs(alone) == []
-    assert summaries.training_tables(alone) == []
     folders = [f"results/training/t/models/{name}/model.json" for name in IDS]
     assert paths.unevaluated_model_manifests(alone) == folders
 

@@ -16,7 +16,7 @@ from psibench.report.training import training_figures
 from psibench.report.views import BenchmarkInfo, headlines, simulation_note
 from psibench.report.wording import change, count, interval, number, p_text, p_value, percent
 from psibench.tables.schemas import PSI_TABLE
-from psibench.train.results import TRAINING_BUCKETS
+from psibench.train.results import TRAINING_TABLE
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,14 @@ ROWS = [
     for i, label in enumerate(("beginning", "middle", "end"))
     for evidence in ("all", "visible")
 ]
-BUCKETS = pl.DataFrame(ROWS, schema=TRAINING_BUCKETS.empty().schema)
+ROWS += [{**ROWS[0], "bucket": "all", "bucket_low": None, "bucket_high": None}]
+TRAINED = pl.DataFrame(ROWS, schema=TRAINING_TABLE.empty().schema)
 
 
 def test_a_benchmark_of_trained_models_has_a_panel_a_base_and_a_line_a_distribution():
     infos = [BenchmarkInfo(id=name, recipe="controlled") for name in ("pool", "b")]
-    ((info, (curves,)),) = training_figures(BUCKETS, infos, metric="ndcg@10")
+    ((info, (curves,)),) = training_figures(TRAINED, infos, metric="ndcg@10")
     assert info.id == "b"
     assert [panel.name for panel in curves.panels] == ["one", "two"]
     assert {"begin", "uniform"} <= set(svg_texts(curves.panels[0].image))
-    assert training_figures(BUCKETS.clear(), infos, metric="ndcg@10") == []
+    assert training_figures(TRAINED.clear(), infos, metric="ndcg@10") == []

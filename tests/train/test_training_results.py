@@ -14,9 +14,6 @@ from psibench.tables.derived import derived
 from psibench.tables.schemas import PSI_TABLE, QUERY_SCORES
 from psibench.text.segments import POSITIONS
 from psibench.train.results import (
-    TABLES,
-    TRAINING_BUCKETS,
-    TRAINING_REDUCTION,
     TRAINING_TABLE,
     Evaluation,
     TrainedRun,
@@ -54,13 +51,12 @@ def scores_of(model: str, values: np.ndarray) -> pl.DataFrame:
 
 
 def results(folder: Path, out: Path, runs: list[TrainedRun]) -> None:
-    """Make the three tables of some runs, from the scores and PSIs of a folder."""
+    """Make the table of some runs, from the scores and PSIs of a folder."""
     models = [run.model for run in runs]
-    outputs = {spec.name: out / f"{spec.name}.parquet" for spec in TABLES}
     jobs.run(
         run_training_results,
         {"psi_table": folder / "psi.parquet"},
-        outputs | {f"{spec.name}_csv": out / f"{spec.name}.csv" for spec in TABLES},
+        {"parquet": out / "training_table.parquet", "csv": out / "training_table.csv"},
         trained=runs,
         evaluations=[Evaluation(*PAIR, str(folder / "s.parquet"), ["thirds"], models)],
         psi_metrics=[METRIC],
@@ -70,7 +66,7 @@ def results(folder: Path, out: Path, runs: list[TrainedRun]) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The three tables of a base under three distributions with two seeds each."""
+    """The table of a base under three distributions with two seeds each."""
     folder = tmp_path_factory.mktemp("training")
     rng = np.random.default_rng(3)
     runs, frames = [], {}
@@ -94,13 +90,13 @@ def made(tmp_path_factory):
     )
     write_table(own.psi, folder / "psi.parquet", PSI_TABLE, provenance=source)
     results(folder, folder, runs)
-    tables = {spec: read_table(folder / f"{spec.name}.parquet", spec) for spec in TABLES}
-    return frames, own.psi, tables, folder
+    table = read_table(folder / "training_table.parquet", TRAINING_TABLE)
+    return frames, own.psi, table.filter(evidence="all"), folder
 
 
 def test_a_distribution_has_one_row_of_the_scores_averaged_over_seeds(made):
-    frames, _, tables, _ = made
-    table = tables[TRAINING_TABLE].filter(evidence="all")
+    frames, _, table, _ = made
+    table = table.filter(bucket="all")
     assert table["distribution"].to_list() == ["begin", "middle", "uniform"]
     row = table.row(0, named=True)
     both = [frames[f"net-begin-s{seed}"] for seed in (1, 2)]
@@ -113,36 +109,41 @@ def test_a_distribution_has_one_row_of_the_scores_averaged_over_seeds(made):
 
 
 def test_the_seeds_own_figures_stand_beside_it(made):
-    _, psi, tables, _ = made
-    row = tables[TRAINING_TABLE].filter(evidence="all", distribution="begin").row(0, named=True)
+    _, psi, table, _ = made
+    row = table.filter(bucket="all", distribution="begin").row(0, named=True)
     own = psi.filter(
         pl.col("model").str.starts_with("net-begin"),
         evidence="all", domain="all", length_bucket="all",
     )  # fmt: skip
     assert row["psi_seed_mean"] == pytest.approx(own["psi"].mean())
     assert row["psi_seed_sd"] == pytest.approx(own["psi"].std())
-    assert (row["mean_low"], row["mean_high"]) == (own["mean"].min(), own["mean"].max())
+    assert (row["mean_seed_low"], row["mean_seed_high"]) == (own["mean"].min(), own["mean"].max())
 
 
 def test_a_balanced_training_is_compared_with_each_skewed_one(made):
-    *_, tables, _ = made
-    found = tables[TRAINING_REDUCTION].filter(evidence="all")
+    *_, table, _ = made
+    found = table.filter(bucket="all")
     assert found.select("distribution", "balanced").rows() == [
         ("begin", "uniform"),
         ("middle", "uniform"),
+        ("uniform", None),
     ]
-    begin, middle = found.iter_rows(named=True)
+    begin, middle, uniform = found.iter_rows(named=True)
+    assert begin["psi_balanced"] == uniform["psi"]
     assert begin["reduction"] == pytest.approx(1 - begin["psi_balanced"] / begin["psi"])
     assert (begin["worst"], middle["worst"]) == (1, 0)
     # .3 of .9 against none: far beyond 200 documents' noise
     assert begin["verdict"] == middle["verdict"] == "lower"
     assert begin["psi_same_difference_high"] < 0
     assert begin["p_adjusted"] < 0.001
+    # Holm: the smaller of two p-values is doubled.
+    smaller = min((begin, middle), key=lambda row: row["p_profile"])
+    assert smaller["p_adjusted"] == pytest.approx(2 * smaller["p_profile"])
 
 
 def test_the_curves_are_means_by_third_over_both_seeds(made):
-    frames, _, tables, _ = made
-    buckets = tables[TRAINING_BUCKETS].filter(evidence="all", distribution="middle")
+    frames, _, table, _ = made
+    buckets = table.filter(pl.col("bucket") != "all", distribution="middle")
     values = [frames[f"net-middle-s{seed}"][METRIC].to_numpy() for seed in (1, 2)]
     expected = np.mean(values, axis=0).reshape(-1, 3).mean(axis=0)
     assert buckets["bucket"].to_list() == ["beginning", "middle", "end"]
@@ -157,7 +158,6 @@ def test_a_difference_within_noise_is_not_claimed(made, tmp_path):
         TrainedRun("net-uniform-s2", "t", "net", "uniform", 1, balanced=True),
     ]
     results(folder, tmp_path, runs)
-    found = read_table(tmp_path / "training_reduction.parquet", TRAINING_REDUCTION)
-    assert set(found["verdict"]) == {"not shown"}
     table = read_table(tmp_path / "training_table.parquet", TRAINING_TABLE)
+    assert set(table["verdict"].drop_nulls()) == {"not shown"}
     assert table["psi_seed_sd"].to_list() == [None] * table.height  # one seed has no spread

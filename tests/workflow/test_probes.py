@@ -3,7 +3,6 @@
 import json
 import random
 
-from embedding_standin import EmbeddingServer, EmbeddingStandIn
 from workflow_project import WORDS, Project, save_checkpoint, tiny_config
 
 from psibench.probes.tables import PROBE_TABLE
@@ -40,49 +39,27 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
     assert "PSI at equal documents" in (tmp_path / "results" / "probes.html").read_text()
     assert project.planned("probes") == {}
 
-    compared = probes | {"places": 4, "compare": {"one": "minilm-static"}}
     models = ["bm25", "one", "minilm-static"]
-    project.write_config(config | {"models": models, "probes": compared})
-    planned = project.planned("probes")
+    project.write_config(config | {"models": models, "probes": probes | {"places": 4}})
     # Four of the further model, and the one that has another number of places.
-    assert (planned["probe"], planned["probe_comparison"]) == (4 + 1, 1)
+    assert project.planned("probes")["probe"] == 4 + 1
 
 
-def test_documents_alone_are_probed_also_by_a_service_that_is_named(tmp_path):
+def test_documents_alone_are_probed_without_an_evaluation(tmp_path):
     rng = random.Random(1)
     texts = [" ".join(rng.choices(WORDS, k=n)) for n in (4, 30, 31, 32, 33)]
     lines = "\n".join(json.dumps({"text": text}) for text in texts)
     (tmp_path / "texts.jsonl").write_text(lines)
+    save_checkpoint(tmp_path / "checkpoint")
     project = Project(tmp_path)
     source = {"kind": "files", "paths": ["texts.jsonl"]}
-    with EmbeddingServer(EmbeddingStandIn()) as server:
-        service = {
-            "backend": "embedding-api",
-            "url": server.url("openai"),
-            "model": "embed-1",
-            "max_tokens": 512,
-            "tokenizer": "embedded:all-MiniLM-L6-v2",
-        }
-        config = {
-            "benchmarks": {"texts": {"recipe": "documents", "source": source, "words": [4, 33]}},
-            "models": ["asked"],
-            "registry": {"asked": service},
-            "length_tokenizer": "words",
-            "probes": {"names": ["segments"], "segments": [[0.333, 0.666]]},
-        }
-        project.write_config(config)
-        assert "probe_api" not in project.planned()
-        config["probes"]["models"] = ["asked"]
-        project.write_config(config)
-        project.run()
-        sent = [text for _, body, _ in server.stand_in.asked for text in body["input"]]
-    kept = texts[1:4]
-    thirds = {
-        part
-        for text, (low, high) in ((t, (int(len(t) * 0.333), int(len(t) * 0.666))) for t in kept)
-        for part in (text[:low], text[low:high], text[high:])
+    config = tiny_config() | {
+        "benchmarks": {"texts": {"recipe": "documents", "source": source, "words": [4, 33]}},
+        "models": ["one"],
+        "probes": {"names": ["segments"], "segments": [[0.333, 0.666]]},
     }
-    assert sorted(sent) == sorted({*kept, *thirds})  # each once
+    project.write_config(config)
+    project.run()
     found = read_table(tmp_path / "results" / "probe_table.parquet", PROBE_TABLE)
     assert found["n_documents"].unique().to_list() == [3]
     assert not (tmp_path / "results" / "psi_table.csv").exists()

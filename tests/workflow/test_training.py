@@ -5,7 +5,7 @@ import json
 from workflow_project import Project, save_checkpoint, tiny_config, write_squad
 
 from psibench.tables import read_table
-from psibench.train.results import TRAINING_REDUCTION, TRAINING_TABLE
+from psibench.train.results import TRAINING_TABLE
 
 THIRDS = ("beginning", "middle", "end")
 BASE = {
@@ -62,10 +62,8 @@ def test_a_base_is_trained_tested_and_compared_and_an_edit_trains_only_what_it_c
     table = read_table(results / "training_table.parquet", TRAINING_TABLE)
     assert set(table["distribution"]) == {"begin", "uniform"}
     assert set(table["benchmark"]) == {"test"}  # not the pool
-    reduction = read_table(results / "training_reduction.parquet", TRAINING_REDUCTION)
-    assert set(zip(reduction["distribution"], reduction["balanced"], strict=True)) == {
-        ("begin", "uniform")
-    }
+    compared = table.filter(bucket="all", evidence="all").select("distribution", "balanced")
+    assert set(compared.rows()) == {("begin", "uniform"), ("uniform", None)}
     assert '<section id="training">' in (results / "report.html").read_text()
     card = (results / "training/t/models/net-begin-s42/README.md").read_text()
     assert "json has the settings" in card

@@ -19,27 +19,8 @@ use rule on_cpu as summaries with:
     params:
         content=content("summaries", board_files),
         boards=config["leaderboards"],
-        notice=settings.report.notice,
+        notice=settings.notice,
         stage=STAGES["summaries"],
-
-
-# Models that are meant to be less position-sensitive, before and after.
-use rule on_cpu as mitigations with:
-    input:
-        psi_table=rules.summaries.output.psi_table,
-        comparisons=rules.summaries.output.comparisons,
-        read=summaries.paths_in(summaries.mitigation_costs(plan)),
-    output:
-        parquet="results/mitigations.parquet",
-        csv=in_report("results/mitigations.csv"),
-    log:
-        "logs/mitigations.log",
-    benchmark:
-        "benchmarks/mitigations.tsv"
-    params:
-        costs=summaries.mitigation_costs(plan),
-        store=settings.store,
-        stage=STAGES["mitigations"],
 
 
 # What every step left out, counted and used, checked against each other.
@@ -87,7 +68,7 @@ use rule on_cpu as report with:
         example_tables=summaries.paths_in(summaries.example_files(plan)),
         published=outside(figure_files(references)),
         pages=[*linked_pages],
-        training=["results/training_buckets.parquet"] if training_tables else [],
+        training=["results/training_table.parquet"] if has_training else [],
     output:
         page=in_report("results/report.html"),
     log:
@@ -104,7 +85,7 @@ use rule on_cpu as report with:
         languages=summaries.language_files(plan),
         examples=summaries.example_files(plan),
         references=references,
-        # What was probed before is linked; `make probes` comes after the report, or never.
+        # A page of earlier probes is linked: the target `probes` is made after the report, or never.
         links=lambda w: {
             Path(page).name: name
             for page, name in (
@@ -113,5 +94,5 @@ use rule on_cpu as report with:
             if page in linked_pages or Path(page).exists()
         },
         title=settings.report.title,
-        notice=settings.report.notice,
+        notice=settings.notice,
         stage=STAGES["report"],

@@ -60,7 +60,7 @@ STAGES = read_stages()
 
 set_environment(settings.store)
 patterns = paths.wildcard_patterns(plan)
-training_tables = summaries.training_tables(plan)
+has_training = bool(summaries.training_runs(plan))
 
 
 wildcard_constraints:
@@ -476,6 +476,7 @@ def check_start():
             {str(path) for job in workflow.dag.needrun_jobs() for path in job.output},
             benchmarks=plan.named,
             configs=workflow.configfiles,
+            stand_ins=settings.stand_ins,
         )
         # Later than Snakemake's own handler, which its scheduler has set by now.
         stop_on_signals()

@@ -26,7 +26,7 @@ use rule on_cpu as score with:
         ),
         control=lambda w: plan.position_blind(w.benchmark, w.query_lang, w.corpus_lang),
         windows=lambda w: plan.input_lengths(w.benchmark, w.query_lang, w.corpus_lang),
-        mitigations=lambda w: plan.mitigations(w.benchmark, w.query_lang, w.corpus_lang),
+        pairs=lambda w: plan.given_pairs(w.benchmark, w.query_lang, w.corpus_lang),
         schemes=leaf("buckets"),
         length_buckets=leaf("length_buckets"),
         metrics=settings.metrics,

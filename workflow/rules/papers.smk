@@ -8,8 +8,8 @@ from psibench.papers.figures import (
     report_references,
 )
 
-# A small run has stand-ins for texts and models: its figures are compared with none.
-compared = {} if settings.report.is_small else plan.benchmarks
+# The papers' figures are of all their texts, and of the models themselves.
+compared = {} if settings.notice else plan.benchmarks
 compared_sections = {
     name: planned.section for name, planned in compared.items() if planned.has_queries
 }

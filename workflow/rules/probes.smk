@@ -1,12 +1,10 @@
-# Probes: texts changed at known places, what becomes of their vectors. `make probes`.
-compared_probes = paths.compared_probes(plan)
+# Probes: texts changed at known places, what becomes of their vectors. Target: `probes`.
 
 
 rule probes:
     input:
         "results/probe_table.csv",
         "results/probes.html",
-        ["results/probe_comparison.csv"] if compared_probes else [],
     localrule: True
 
 
@@ -50,24 +48,6 @@ use rule on_gpu as probe with:
         stage=STAGES["probe"],
 
 
-# Texts that a service is asked about: no GPU, but a network and a key.
-use rule probe as probe_api with:
-    log:
-        "logs/{benchmark}/probe_api/{probe}/{model}/{lang}.log",
-    benchmark:
-        "benchmarks/{benchmark}/probe_api/{probe}/{model}/{lang}.tsv"
-    wildcard_constraints:
-        model=patterns["api"],
-    conda:
-        "../../envs/cpu.yaml"
-    threads: 1
-    resources:
-        **needs(4000, 6, minutes=1440),
-        budgeted_llm=lambda w: jobs.budgeted(plan, w.benchmark, model=w.model),
-    params:
-        stage=STAGES["probe"],
-
-
 use rule on_cpu as probe_table with:
     input:
         tables=[rules.probe.output.table.format(**one) for one in plan.probed],
@@ -80,27 +60,6 @@ use rule on_cpu as probe_table with:
         "benchmarks/probe_table.tsv"
     params:
         stage=STAGES["probe_table"],
-
-
-# Two models on the same documents: before and after training.
-use rule on_cpu as probe_comparison with:
-    input:
-        rows=[rules.probe.output.rows.format(**one) for one in compared_probes],
-        others=[
-            rules.probe.output.rows.format(**one | {"model": one["other"]})
-            for one in compared_probes
-        ],
-    output:
-        parquet="results/probe_comparison.parquet",
-        csv="results/probe_comparison.csv",
-    log:
-        "logs/probe_comparison.log",
-    benchmark:
-        "benchmarks/probe_comparison.tsv"
-    params:
-        compared=compared_probes,
-        level=settings.uncertainty.level,
-        stage=STAGES["probe_comparison"],
 
 
 use rule on_cpu as probe_page with:
@@ -116,5 +75,5 @@ use rule on_cpu as probe_page with:
     params:
         beside=probe_figures(compared),
         run_title=settings.report.title,
-        notice=settings.report.notice,
+        notice=settings.notice,
         stage=STAGES["probe_page"],

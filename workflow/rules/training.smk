@@ -1,5 +1,4 @@
 # Bases trained under distributions of where the evidence is; evaluated as any other model.
-of_training = ("training_table", "training_reduction", "training_buckets")
 
 
 use rule on_cpu as sample_training with:
@@ -68,8 +67,8 @@ use rule on_cpu as training_results with:
         scores=[one["scores"] for one in summaries.training_evaluations(plan)],
         alone=paths.unevaluated_model_manifests(plan),
     output:
-        **{name: f"results/{name}.parquet" for name in of_training},
-        **{f"{name}_csv": in_report(f"results/{name}.csv") for name in of_training},
+        parquet="results/training_table.parquet",
+        csv=in_report("results/training_table.csv"),
     log:
         "logs/training_results.log",
     benchmark:

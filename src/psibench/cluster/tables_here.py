@@ -18,16 +18,23 @@ RECORD = Path(".snakemake") / "psibench-configs.json"
 """Table -> the config files of the run that made it last; none of the embedded default."""
 FORCE_VARIABLE = "PSIBENCH_FORCE"
 """Set to replace what is there."""
+STAND_INS = "stand_ins: true"
+"""Recorded among the config files of a run with stand-ins."""
 REFUSED = "tables of another config: "
 
 
 def claim_tables(
-    made: Collection[str], *, benchmarks: Collection[str], configs: Sequence[str | Path]
+    made: Collection[str],
+    *,
+    benchmarks: Collection[str],
+    configs: Sequence[str | Path],
+    stand_ins: bool = False,
 ) -> None:
     """Refuse to replace the tables of another config; record whose they will be.
 
     A table is another config's if no benchmark in it is one of the run's, and the run that made it
-    had no config file in common with this one: an edited config is the same one.
+    had no config file in common with this one: an edited config is the same one. Tables of
+    stand-ins and others do not replace each other.
 
     Raises InputError if such a table would be replaced and `FORCE_VARIABLE` is not set.
 
@@ -39,12 +46,15 @@ def claim_tables(
         Ids of the run's benchmarks and their views.
     configs
         The run's config files.
+    stand_ins
+        Whether stand-ins run in the place of its models.
     """
     ours = [str(Path(path).resolve()) for path in configs]
     recorded, replaced = _read(), [table for table in TABLES if table in made]
     for table in replaced:
         theirs, there = recorded.get(table), _benchmarks(table)
-        is_ours = there.intersection(benchmarks) or set(ours).intersection(theirs or ())
+        is_related = there.intersection(benchmarks) or set(ours).intersection(theirs or ())
+        is_ours = is_related and stand_ins == (STAND_INS in (theirs or ()))
         if there and not is_ours and not os.environ.get(FORCE_VARIABLE):
             of = "another config" if theirs is None else ", ".join(theirs) or "the embedded default"
             raise InputError(
@@ -54,6 +64,7 @@ def claim_tables(
                 f"{FORCE_VARIABLE}=1 before snakemake). The folders results/BENCHMARK stay"
             )
     if replaced:
+        ours += [STAND_INS] if stand_ins else []
         write_text(json.dumps(recorded | dict.fromkeys(replaced, ours), indent=2), RECORD)
 
 

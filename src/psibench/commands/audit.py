@@ -114,9 +114,7 @@ def audit(
     InputError if the model cannot be loaded.
     """
     model = Path(args.model).absolute().name
-    is_service = isinstance(entry, EmbeddingApiModel)
-    why = "its vectors come from a service" if is_service else why_not(entry)
-    why = why or ("" if args.n else "none were asked for (--n 0)")
+    why = why_not(entry) or ("" if args.n else "none were asked for (--n 0)")
     encoder = None if why else ProbeEncoder(entry, model=model, store=store, settings=Encoding())
     reader: Any
     if isinstance(entry, EmbeddingApiModel):

@@ -176,6 +176,7 @@ def check_config(*paths: Path, is_run: bool = False) -> str:
     lines += [f"  reranker {name}: {entry.backend}" for name, entry in plan.rerankers.items()]
     too_long = [] if not_there else list(long_jobs(by_config(plan)))
     lines += [f"  {line}" for line in too_long]
+    lines += [f"  {config.notice}"] if config.notice else []
     lines += [f"  not there yet: {what}" for what in not_there]
     lines += [f"  {start}"] if not_there else []
     but = [f"{len(not_there)} missing"] if not_there else []

@@ -33,7 +33,7 @@ CONFIG_SUFFIXES = (".yaml", ".yml")
 RESULTS = Path("results")
 WRITTEN = {
     "all": ("psi_table.csv", "bucket_scores.csv", "report.html", "published.html"),
-    "probes": ("probe_table.csv", "probe_comparison.csv", "probes.html"),
+    "probes": ("probe_table.csv", "probes.html"),
 }
 """Files of a target to look at first, those that exist."""
 GO_ON = (
@@ -92,8 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--small",
         action="store_true",
-        help="the same chain over small texts at hand, with stand-ins in place of all models, in "
-        "the folder small/CONFIG: shows that it runs, measures nothing",
+        help="lay the config over shipped:small.yaml, `limit: 40` and `stand_ins: true`: the same "
+        "chain of jobs in minutes, which measures nothing",
     )
     parser.add_argument(
         "--force",
@@ -122,14 +122,7 @@ def run(args: argparse.Namespace) -> None:
     _provide_home()
     given, profile = [], profile_folder(args.profile)
     if args.small:
-        from psibench.commands.small import write_small
-        from psibench.config.sections import SMALL_NOTICE
-
-        folder = Path("small") / (configs[-1].stem if configs else "default")
-        write_small(configs, folder)
-        print(f"In {folder}. {SMALL_NOTICE}", flush=True)
-        os.chdir(folder)
-        configs = [Path("config.yaml")]
+        configs = [config_file("shipped:small.yaml"), *configs]
     if configs:
         from psibench.commands.check import check_config
 
@@ -166,8 +159,6 @@ def run(args: argparse.Namespace) -> None:
         raise SystemExit(status)
     if not args.dry_run and not options:  # with options it may have done anything
         show_results(targets)
-        if args.small:
-            print(f"In {folder}. {SMALL_NOTICE}")
 
 
 def refuse_failure(

@@ -9,7 +9,6 @@ import polars as pl
 from psibench.commands.psi_text import print_glance
 from psibench.commands.text_table import Form, frame_lines
 from psibench.errors import InputError
-from psibench.probes.comparison import PROBE_COMPARISON
 from psibench.probes.tables import PROBE_TABLE
 from psibench.report.views import author_texts
 from psibench.report.wording import p_value
@@ -18,8 +17,7 @@ from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.spec import ALL
 
 PROBE_NAMES = (
-    *("benchmark", "language", "domain", "probe", "model", "other", "measure", "condition"),
-    *("read", "size"),
+    *("benchmark", "language", "domain", "probe", "model", "measure", "condition", "read", "size"),
 )
 
 MOST_PLACES = 10
@@ -32,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         nargs="?",
-        help="a psi_table, probe_table or probe_comparison.parquet; default: the PSI table in "
-        "results, else that of the probes",
+        help="a psi_table or probe_table.parquet; default: the PSI table in results, else that of "
+        "the probes",
     )
 
 
@@ -41,10 +39,9 @@ def run(args: argparse.Namespace) -> None:
     """Print what a table comes to."""
     file = args.file or _table_here()
     record = read_provenance(file) or {}
-    for spec in (PROBE_TABLE, PROBE_COMPARISON):
-        if record.get("table") == spec.name:
-            print("\n".join(probe_lines(read_table(file, spec))))
-            return
+    if record.get("table") == PROBE_TABLE.name:
+        print("\n".join(probe_lines(read_table(file, PROBE_TABLE))))
+        return
     beside = file.with_suffix(".csv")
     print_glance(read_table(file, PSI_TABLE), beside if beside.is_file() else file)
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
@@ -63,10 +60,9 @@ def _table_here() -> Path:
 
 
 def probe_lines(table: pl.DataFrame) -> Iterator[str]:
-    """Yield the PROBE_TABLE or PROBE_COMPARISON rows that sum probes up."""
-    names = [name for name in PROBE_NAMES if name in table.columns]
+    """Yield the PROBE_TABLE rows that sum probes up."""
     # Of all documents; all sizes as one; of places the first.
-    of_any_size, size = [n for n in names if n not in ("condition", "size")], pl.col("size")
+    of_any_size, size = [n for n in PROBE_NAMES if n not in ("condition", "size")], pl.col("size")
     shown = table.filter(
         ~pl.col("measure").str.ends_with(" profile"),
         size.is_null() | ~size.is_null().any().over(of_any_size),
@@ -74,20 +70,17 @@ def probe_lines(table: pl.DataFrame) -> Iterator[str]:
         domain=ALL,
         read="all",
     )
-    figures = {"value": "value"}
-    if "other_value" in table.columns:
-        figures = {"value": "value", "other's": "other_value", "difference": "difference"}
     lines = shown.select(
-        *names,
-        **figures,
+        *PROBE_NAMES,
+        "value",
         interval=pl.concat_list("low", "high"),
         p="p",
         relative="relative",
         docs="n_documents",
     )
     forms: dict[str, Form] = {"p": p_value, "size": ".0%"}
-    forms |= dict.fromkeys(("value", "other's", "difference", "interval"), ".4f")
-    yield from frame_lines(lines, forms, n_text=len(names))
+    forms |= dict.fromkeys(("value", "interval"), ".4f")
+    yield from frame_lines(lines, forms, n_text=len(PROBE_NAMES))
 
 
 DESCRIPTION = (

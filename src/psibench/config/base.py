@@ -2,9 +2,16 @@
 
 import re
 from itertools import pairwise
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 ID_PATTERN = r"^[a-z0-9][a-z0-9._-]*$"
 LANGUAGE_PATTERN = r"^[a-z]{3}-[A-Z][a-z]{3}$"
@@ -12,6 +19,36 @@ COMMIT_PATTERN = r"^[0-9a-f]{40}$"
 
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, max_length=80)]
 Language = Annotated[str, StringConstraints(pattern=LANGUAGE_PATTERN)]
+
+
+def _replaceable(kind: str) -> AfterValidator:
+    """Replace ids as the validation's context says (`psibench.plan.stand_ins`); without one, none.
+
+    Several ids may become one: a list then has it once.
+    """
+
+    def replaced(value: Any, info: ValidationInfo) -> Any:
+        ids = (info.context or {}).get(kind, {})
+        if isinstance(value, list):
+            return list(dict.fromkeys(ids.get(one, one) for one in value)) if ids else value
+        return ids.get(value, value)
+
+    return AfterValidator(replaced)
+
+
+ModelId = Annotated[Id, _replaceable("models")]
+ModelIds = Annotated[list[Id], _replaceable("models")]
+RerankerId = Annotated[Id, _replaceable("rerankers")]
+LlmId = Annotated[Id, _replaceable("llms")]
+TranslatorId = Annotated[Id, _replaceable("translators")]
+
+
+def _shipped_if_replaced(path: str | None, info: ValidationInfo) -> str | None:
+    return None if info.context else path
+
+
+Template = Annotated[str | None, AfterValidator(_shipped_if_replaced)]
+"""A template of the user's own; stand-ins know the shipped ones only."""
 
 
 def _refuse_no_commit(value: str) -> str:

@@ -1,15 +1,14 @@
 """Config of encoders that run in the job: one section per backend."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, model_serializer, model_validator
+from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 from psibench.config.model_base import (
-    AttentionCalibration,
     Dtype,
     EncoderModel,
     LateChunking,
-    ModelBase,
     Scoring,
     Windows,
 )
@@ -22,7 +21,6 @@ Architecture = Literal[
 class SentenceTransformerModel(EncoderModel):
     """A transformer encoder loaded by sentence-transformers, any checkpoint it can load."""
 
-    later: ClassVar = ModelBase.later | {"late_chunking", "calibrate", "positions", "dimensions"}
     backend: Literal["sentence-transformers"]
     kind: Literal["dense", "late-interaction", "control"] = "dense"
     max_tokens: int = Field(ge=8)
@@ -54,17 +52,21 @@ class SentenceTransformerModel(EncoderModel):
     late_chunking: LateChunking | None = None
     """Read a document up to max_tokens at once, then take the mean over each chunk of its tokens.
     Of checkpoints that pool by the mean."""
-    calibrate: AttentionCalibration | None = None
-    """Even attention out over positions, in documents and queries. Attention is `eager` then."""
     positions: Literal["none"] | None = None
     """none: without rotary embedding, which config.json does not say of AntNLP/TinyLlama-NoPE-1.1B.
     Null: as config.json says."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
+    @model_serializer(mode="wrap")
+    def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out keys that came later where they are null: results made before stay valid."""
+        later = {"late_chunking", "positions", "dimensions"}
+        return {k: v for k, v in dump(self).items() if v is not None or k not in later}
+
     @model_validator(mode="after")
     def _consistent(self) -> "SentenceTransformerModel":
-        for key in ("windows", "late_chunking", "calibrate", "dimensions"):
+        for key in ("windows", "late_chunking", "dimensions"):
             if getattr(self, key) and self.scoring == "maxsim":
                 raise ValueError(f"{key} and scoring: maxsim exclude each other")
         if self.windows and self.late_chunking:

@@ -121,8 +121,8 @@ def read_entries(path: str | Path, kind: TypeAdapter[dict[str, _Valid]]) -> dict
     return validated(raw, kind, str(path))
 
 
-def validated(raw: Any, kind: TypeAdapter[_Valid], where: str) -> _Valid:
-    """Validate plain data; ``where`` names it in messages.
+def validated(raw: Any, kind: TypeAdapter[_Valid], where: str, *, context: Any = None) -> _Valid:
+    """Validate plain data; ``where`` names it in messages, ``context`` is for validators.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def validated(raw: Any, kind: TypeAdapter[_Valid], where: str) -> _Valid:
         If it is not valid.
     """
     try:
-        return kind.validate_python(raw)
+        return kind.validate_python(raw, context=context)
     except ValidationError as error:
         raise InputError(explain(error, where, raw)) from error
 

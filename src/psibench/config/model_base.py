@@ -12,7 +12,7 @@ from pydantic import (
 )
 from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
-from psibench.config.base import Commit, Id, Section
+from psibench.config.base import Commit, Section
 
 Scoring = Literal["cosine", "maxsim", "mean-maxsim", "sparse"]
 """cosine: of unit vectors, the best window's; maxsim: the sum over query tokens of the best
@@ -24,30 +24,14 @@ Prompt = Annotated[str, StringConstraints(max_length=MOST_PROMPT_CHARS)]
 
 
 class ModelBase(Section):
-    """What every model entry has.
+    """What every model entry has."""
 
-    Attributes
-    ----------
-    later
-        Keys that came after others: left out where they are null, so that what was made before
-        there were such keys is not made again.
-    """
-
-    later: ClassVar[frozenset[str]] = frozenset({"mitigates"})
     description: str = ""
     """One line for the report."""
     licence: str = ""
     """Of the weights or the service, as its card says."""
     control: Literal["position-blind", "truncating"] | None = None
     """Set on the controls that calibrate a benchmark."""
-    mitigates: Id | None = None
-    """Model that this one is compared with in results/mitigations.csv: the same without the
-    mitigation (docs/mitigations.md)."""
-
-    @model_serializer(mode="wrap")
-    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        dumped: dict[str, Any] = dump(self)
-        return {k: v for k, v in dumped.items() if v is not None or k not in self.later}
 
 
 class Overlapping(Section):
@@ -83,19 +67,6 @@ class Windows(Overlapping):
 
 class LateChunking(Overlapping):
     """Chunks of a text that is read as one; the best one counts (Guenther et al. 2024)."""
-
-
-class AttentionCalibration(Section):
-    """Attention evened out over positions (arXiv 2606.02737); see docs/mitigations.md."""
-
-    basket: int = Field(default=128, ge=1)
-    """Tokens of a basket; each basket of a text gets the same attention in all. Texts shorter than
-    one are read as ever."""
-    strength: float = Field(default=0.5, ge=0, le=1)
-    """Share of the evened attention in what is used: 0 changes nothing, 1 leaves none of the
-    network's own division between baskets."""
-    layers: float = Field(default=0.5, gt=0, le=1)
-    """Share of the layers that this is done in, counted from the last one; one at least."""
 
 
 class EncoderModel(ModelBase):

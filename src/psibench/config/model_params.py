@@ -14,7 +14,6 @@ FIELDS_WITHOUT_EFFECT = frozenset(
         "licence",
         "control",
         "kind",
-        "mitigates",
         # How the work is cut and paid for.
         "parameters_m",
         "embedding_parameters_m",

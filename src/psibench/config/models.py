@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from psibench.config.base import Id, refuse_repeats
+from psibench.config.base import ModelId, ModelIds, RerankerId, refuse_repeats
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.encoders import (
     ColbertModel,
@@ -15,7 +15,6 @@ from psibench.config.encoders import (
     StaticModel,
 )
 from psibench.config.model_base import (
-    AttentionCalibration,
     EncoderModel,
     LateChunking,
     ModelBase,
@@ -23,7 +22,6 @@ from psibench.config.model_base import (
 )
 
 __all__ = [
-    "AttentionCalibration",
     "Bm25Model",
     "ColbertModel",
     "EmbeddingApiModel",
@@ -93,9 +91,9 @@ class RerankModel(ModelBase):
 
     backend: Literal["rerank"]
     kind: Literal["reranker"] = "reranker"
-    reranker: Id
+    reranker: RerankerId
     """Id of the reranker registry."""
-    first_stage: Id | None = None
+    first_stage: ModelId | None = None
     """Model whose run is reranked; null: search.first_stage."""
     depth: int = Field(default=100, ge=1)
     """Documents of the first stage that are reranked; those below keep their order behind them."""
@@ -106,7 +104,7 @@ class FusionModel(ModelBase):
 
     backend: Literal["fusion"]
     kind: Literal["fusion"] = "fusion"
-    of: Annotated[list[Id], AfterValidator(refuse_repeats)] = Field(min_length=2)
+    of: Annotated[ModelIds, AfterValidator(refuse_repeats)] = Field(min_length=2)
     """Models that search: BM25, encoders, APIs, runs from files."""
     k: int = Field(default=60, ge=0)
     """Reciprocal rank fusion is the sum of 1 / (k + rank) (Cormack et al. 2009): how little the

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, Section
+from psibench.config.base import Id, ModelId, Section
 from psibench.config.paths import shipped
 
 Storage = Literal["float32", "float16"]
@@ -69,7 +69,7 @@ class Search(Section):
     """Memory of a block, MiB: half of it for documents' vectors, a quarter for scores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """auto: cuda where there is one. Rankings are the same on both but for near ties."""
-    first_stage: Id = "bm25"
+    first_stage: ModelId = "bm25"
     """Model whose run the rerankers share; an entry's own first_stage goes before it."""
 
 
@@ -82,26 +82,10 @@ class Uncertainty(Section):
     """A row with a bucket of fewer queries is flagged `small_buckets`; every bucket counts."""
 
 
-SMALL_NOTICE = (
-    "Small run: other texts than the config names, and stand-ins in place of its models. What runs "
-    "in the place of a model has that model's id behind its own, as in "
-    "all-minilm-l6-v2-for-bge-m3. The figures show that the chain of jobs works, and nothing about "
-    "the models and the data that the config names."
-)
-
-
 class Report(Section):
     """The HTML report."""
 
     title: str = "Position sensitivity of retrievers"
-    is_small: bool = False
-    """The texts and the models are stand-ins: every page says so, and no figure of a paper is
-    compared. `psibench run --small` sets it."""
-
-    @property
-    def notice(self) -> str:
-        """What every page begins with; empty: nothing."""
-        return SMALL_NOTICE if self.is_small else ""
 
 
 class Leaderboard(Section):

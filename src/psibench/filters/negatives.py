@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import polars as pl
 from pydantic import AfterValidator, Field, model_validator
 
-from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.base import LlmId, ModelId, Section, Template, refuse_repeats
 from psibench.errors import InputError
 from psibench.filters.decide import (
     ABOVE_POSITIVE,
@@ -59,7 +59,7 @@ PAIR = ["query_id", "doc_id"]
 class Recall(Section):
     """The first stage that finds documents which might be relevant too."""
 
-    model: Id
+    model: ModelId
     """Id of the model registry: a dense encoder or BM25. It need not be evaluated."""
     top_k: int = Field(default=1000, ge=1)
     """Documents recalled per query (PosQ and PosIR: 1,000)."""
@@ -108,13 +108,13 @@ class FinewebNegatives(Votes):
     """Questions that another document answers too are dropped (PosQ, appendix A.2, stage 2)."""
 
     recall: Recall
-    judges: Annotated[list[Id], AfterValidator(refuse_repeats)] = Field(min_length=1)
+    judges: Annotated[list[LlmId], AfterValidator(refuse_repeats)] = Field(min_length=1)
     """Language models that grade what most rerankers voted for, the cheapest first."""
     needed: int = Field(default=2, ge=1)
     """Judges that have to grade a pair min_grade or more."""
     min_grade: int = Field(default=3, ge=0, le=4)
     """Lowest grade that counts as relevant."""
-    prompt: str | None = None
+    prompt: Template = None
     """Template of the judges, relative to the working directory; null is the shipped
     config/prompts/grade_relevance.md."""
     evaluate_raw: bool = True

@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import polars as pl
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, refuse_repeats, refuse_reserved
+from psibench.config.base import RerankerId, refuse_repeats, refuse_reserved
 from psibench.filters.decide import (
     EMPTY_SEGMENT,
     MARGIN_BELOW,
@@ -71,7 +71,7 @@ NO_TEXT_REASON = {POSITIONS: EMPTY_SEGMENT, SPAN_PARTS: SPAN_IS_DOCUMENT}
 
 # Config.
 
-Panel = Annotated[list[Id], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)]
+Panel = Annotated[list[RerankerId], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)]
 
 
 class VerifySection(FilterSection):

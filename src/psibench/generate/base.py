@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import polars as pl
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from psibench.config.base import LANGUAGE_PATTERN, Id, Language, Section, refuse_repeats
+from psibench.config.base import (
+    LANGUAGE_PATTERN,
+    Id,
+    Language,
+    ModelId,
+    ModelIds,
+    Section,
+    refuse_repeats,
+)
 from psibench.config.sources import DocumentSource, QuestionSource
 from psibench.filters.audit import Audit
 from psibench.filters.decide import FilterSection
@@ -88,9 +96,9 @@ class BenchmarkBase(Section):
     """What to do if no query is left of a domain in a language, as after cleaning. drop: leave the
     domain out in that language, with a warning. fail: stop. If nothing is left at all, or there is
     one domain in one language, a run stops in any case."""
-    models: list[Id] | None = Field(default=None, min_length=1)
+    models: ModelIds | None = Field(default=None, min_length=1)
     """Those of `models` that are evaluated on this benchmark; null: all."""
-    first_stage: Id | None = None
+    first_stage: ModelId | None = None
     """Model whose run the rerankers share on this benchmark; null: search.first_stage. A reranker's
     own first_stage goes before it."""
     cross_lingual: CrossLingual | None = None
@@ -189,6 +197,10 @@ class GeneratedBenchmark(BenchmarkBase):
         return self
 
 
+LIMIT = "limit"
+"""Stage of the queries that a config's `limit` leaves out."""
+
+
 @dataclass(frozen=True)
 class Build:
     """A benchmark's tables: CORPUS, QUERIES and QRELS rows, and what was dropped, with reasons.
@@ -211,6 +223,28 @@ class Build:
             queries=prefixed(self.queries, prefix, "_id", "pos_corpus_id"),
             qrels=prefixed(self.qrels, prefix, "query-id", "corpus-id"),
             dropped=prefixed(self.dropped, prefix, "item_id", "doc_id"),
+        )
+
+    def limited(self, n: int) -> "Build":
+        """Keep ``n`` queries at most, evenly spaced over all of them, and the whole corpus."""
+        n_queries = self.queries.height
+        if n_queries <= n:
+            return self
+        kept = self.queries[[number * n_queries // n for number in range(n)]]
+        left = self.queries.join(kept, on="_id", how="anti", maintain_order="left")
+        qrels = self.qrels.join(
+            kept, left_on="query-id", right_on="_id", how="semi", maintain_order="left"
+        )
+        dropped = dropped_frame(
+            Dropped(LIMIT, "queries", query, document, "beyond_limit")
+            for query, document in left.select("_id", "pos_corpus_id").iter_rows()
+        )
+        return replace(
+            self,
+            queries=kept,
+            qrels=qrels,
+            dropped=pl.concat([self.dropped, dropped]),
+            flow=(*self.flow, (LIMIT, Flow("queries", n_queries, n))),
         )
 
 

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from pydantic import Field
 
-from psibench.config.base import Id, Section
+from psibench.config.base import ModelId, Section
 from psibench.config.models import Model, SentenceTransformerModel, StaticModel
 from psibench.config.sections import Encoding
 from psibench.config.sources import FilesSource, RecordSource
@@ -47,7 +47,7 @@ class Personas(Section):
     )
     """Table of personas; `shipped:personas.jsonl` is the small one that comes with psibench, the
     paper's is proj-persona/PersonaHub on the hub."""
-    model: Id = "all-minilm-l6-v2"
+    model: ModelId = "all-minilm-l6-v2"
     """Registry id of the encoder whose cosine picks the candidates."""
     n_candidates: int = Field(default=20, ge=1, le=100)
     """Candidates per document (Controlled, section 3: 20)."""

@@ -133,6 +133,7 @@ def run_build(job: Job) -> None:
         section = {"id_prefix": "", **domain.own}
         section.pop("python", None)  # there to rerun under another interpreter
         length_tokenizer, id_prefix = section.pop("length_tokenizer"), section.pop("id_prefix")
+        limit: int | None = section.pop("limit", None)
         recipe = parse_benchmark(section)
         assert isinstance(recipe, Loader)
         try:
@@ -140,6 +141,7 @@ def run_build(job: Job) -> None:
         except NothingLeftError as error:
             leave_empty(str(error), job.value("on_empty", OnEmpty, default="fail"))
             built = error.build
+        built = built.limited(limit) if limit is not None else built
         built = built.with_id_prefix(id_prefix)
         made: dict[str, Any] = {
             "params": domain.own,

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.base import Id, Section
+from psibench.config.base import LlmId, Section, Template
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import DOCUMENTS, TableSpec
 from psibench.tables.slices import Slice
@@ -25,9 +25,9 @@ DOCUMENTS_TABLE = "documents"
 class LlmTaskSection(Section):
     """What every task of a language model has."""
 
-    llm: Id
+    llm: LlmId
     """Id of the language model: of config/llms.yaml, or of your own `llms`."""
-    prompt: str | None = None
+    prompt: Template = None
     """Template, relative to the working directory; null is the shipped config/prompts/TASK.md."""
 
 

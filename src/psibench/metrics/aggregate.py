@@ -127,7 +127,6 @@ def result_tables(
     domains: bool = False,
     control: str | None = None,
     windows: Sequence[tuple[str, str]] = (),
-    mitigations: Sequence[tuple[str, str]] = (),
     pairs: Sequence[tuple[str, str]] = (),
     settings: Uncertainty | None = None,
 ) -> ResultTables:
@@ -143,7 +142,6 @@ def result_tables(
     domains : also rows per domain, if there are two or more.
     control : the model that knows no position; the others are compared with it.
     windows : pairs of models that differ in nothing but the length of the input, longer first.
-    mitigations : pairs of models, each first one meant to be less position-sensitive.
     pairs : further models to compare, the first of each with the second.
     settings : the defaults when None.
 
@@ -157,8 +155,7 @@ def result_tables(
         scheme and view (Holm), those of domains and lengths over all of them (Benjamini and
         Hochberg). Queries whose evidence is mixed have rows of their own, evidence `mixed`.
         Buckets: one row per bucket of those.
-        Comparisons: each model with the control, and those of `windows`, `mitigations` and
-        `pairs`.
+        Comparisons: each model with the control, and those of `windows` and `pairs`.
 
     Raises
     ------
@@ -189,7 +186,7 @@ def result_tables(
     pooled = psi.filter(domain=ALL, length_bucket=ALL)
     rows = {tuple(row[name] for name in key): row for row in pooled.iter_rows(named=True)}
     related = [(model, blind, "control") for model in models if blind and model is not blind]
-    given = {"shorter_input": windows, "mitigation": mitigations, "given": pairs}
+    given = {"shorter_input": windows, "given": pairs}
     related += [
         (by_name[one], by_name[other], relation)
         for relation, named in given.items()

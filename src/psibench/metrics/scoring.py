@@ -72,7 +72,7 @@ def run_score(job: Job) -> None:
     the documents' language: positives, spans and lengths of the same query ids. In one language
     ``asked`` and ``queries`` are the same tables. Queries that one of the two lacks are left out,
     and counted in the log. ``models`` are `ScoredModel`, whose tables are the other inputs; a run
-    may be of a wider view, with more queries. ``control``, ``windows`` and ``mitigations`` are
+    may be of a wider view, with more queries. ``control``, ``windows`` and ``pairs`` are
     those of `result_tables`;
     ``length_buckets`` says whether there are rows of each length, or the edges between lengths, in
     tokens. ``metrics`` are those of the per-query scores, ``psi_metrics`` of the result tables.
@@ -115,7 +115,7 @@ def run_score(job: Job) -> None:
         domains=True,
         control=job.value("control"),
         windows=job.value("windows", list[tuple[str, str]]),
-        mitigations=job.value("mitigations", list[tuple[str, str]], default=()),
+        pairs=job.value("pairs", list[tuple[str, str]], default=()),
         settings=job.value("uncertainty", Uncertainty),
     )
     job.write("scores", pl.concat(scored), QUERY_SCORES, inputs=read)

@@ -12,7 +12,6 @@ from typing import Any
 
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
-from psibench.models import calibration
 from psibench.models.architectures import port
 from psibench.models.checkpoints import USES, read_json, read_modules
 from psibench.models.declared import TEXT_INPUT, declared_pooling, is_dense, kept_dimensions
@@ -126,9 +125,8 @@ def load_network(
     else:
         refuse_for_port(folder)
         tokenizer = load_tokenizer(folder, as_stored=True)
-        options = {"dtype": weights, **_attention_options(entry)}
         config = read_json(folder / "config.json")
-        transformer = port(entry.architecture).load(folder, config, options)
+        transformer = port(entry.architecture).load(folder, config, {"dtype": weights})
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
     if entry.scoring == "maxsim":
@@ -145,8 +143,7 @@ def load_network(
         transformer,
         torch.nn.Sequential(*modules).to(device).eval(),
         weights,
-        # Calibration has to know which tokens are a text's.
-        needs_mask=entry.calibrate is not None or not is_causal(transformer),
+        needs_mask=not is_causal(transformer),
         masks_prompt=_masks_prompt(entry),
         dimensions=kept_dimensions(entry, folder),
     )
@@ -167,7 +164,7 @@ def _load_modules(
     module = listed[0] if listed else PLAIN
     place = folder / module["path"]
     changes = positions_taken_out(place, entry.checkpoint) if entry.positions else {}
-    options = {"dtype": weights, **_attention_options(entry)}
+    options = {"dtype": weights}
     with checking_weights(folder):
         first = _load_module(entry, folder, module, model_kwargs=options, config_kwargs=changes)
     _check_first(entry, first, place)
@@ -330,11 +327,6 @@ def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[
         projection = Dense.load(str(folder), subfolder=entry.projection, local_files_only=True)
         modules = [*(m for m in modules if not isinstance(m, Dense)), projection]
     return modules
-
-
-def _attention_options(entry: SentenceTransformerModel) -> dict[str, str]:
-    """Return what a transformer is loaded with: calibrated attention goes through a function."""
-    return {} if entry.calibrate is None else {"attn_implementation": calibration.register()}
 
 
 def positions_taken_out(folder: Path, checkpoint: str) -> dict[str, Any]:

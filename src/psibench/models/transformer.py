@@ -9,7 +9,6 @@ import numpy as np
 
 from psibench.config.models import SentenceTransformerModel, Windows
 from psibench.errors import InputError
-from psibench.models.calibration import calibrate_network
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.compiled import Compiled, compile_network
 from psibench.models.networks import (
@@ -62,7 +61,7 @@ class TransformerEncoder:
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
         # Was once left out of vectors of tokens, and of those that an entry's pooling made.
         is_new = self.entry.scoring == "maxsim" or self.entry.pooling != "checkpoint"
-        later = {"late_chunking", "calibrate", "positions"}
+        later = {"late_chunking", "positions"}
         return hash_params(
             self.entry.model_dump(mode="json", include=fields | later)
             | ({"pools_prompt": True} if pools_prompt else {})
@@ -240,8 +239,7 @@ def load_transformer(
     ------
     InputError
         If the checkpoint takes fewer tokens than ``max_tokens`` or has fewer dimensions than
-        ``dimensions``, chunks are asked of one that does not pool by the mean, or calibration of
-        one whose attention cannot be reached.
+        ``dimensions``, or chunks are asked of one that does not pool by the mean.
     """
     weights = weights_format(device, dtype)
     network = load_network(entry, folder, device=device, weights=weights)
@@ -251,10 +249,6 @@ def load_transformer(
             f"checkpoint {entry.checkpoint!r}: late_chunking takes the mean over a chunk's tokens, "
             f"this checkpoint pools by {found}; take `late_chunking` out of the model's entry, or "
             "use `windows`"
-        )
-    if entry.calibrate:
-        calibrate_network(
-            network.transformer, entry.calibrate, network.pooling, checkpoint=entry.checkpoint
         )
     check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
@@ -298,7 +292,7 @@ def _check_dimensions(encoder: TransformerEncoder) -> None:
 def _compile(encoder: TransformerEncoder) -> Compiled | None:
     """Compile an encoder's transformer; None for what torch alone runs."""
     entry, network = encoder.entry, encoder.model
-    is_plain = entry.architecture == "auto" and not (entry.calibrate or entry.positions)
+    is_plain = entry.architecture == "auto" and not entry.positions
     if encoder.device != "cpu" or not is_plain:
         return None
 

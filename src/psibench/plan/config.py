@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
-from psibench.config.base import Id, Section, refuse_repeats
+from psibench.config.base import Id, ModelId, ModelIds, Section, refuse_repeats
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.config.files import composed, validated
 from psibench.config.models import FusionModel, Model, RerankModel
@@ -22,8 +22,20 @@ from psibench.generate.benchmarks import Benchmark, view_id, view_names
 from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.tasks import LlmTaskSection
 from psibench.metrics.ranking import DEFAULT_METRICS, METRIC_PATTERN
+from psibench.plan.limit import limited
+from psibench.plan.stand_ins import with_stand_ins
 from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Base, Training
+
+STAND_INS_NOTICE = (
+    "Stand-ins: other texts than the config names, and other models in place of its models. What "
+    "runs in the place of a model has that model's id behind its own, as in "
+    "all-minilm-l6-v2-for-bge-m3. The figures show that the chain of jobs works, and nothing about "
+    "the models and the data that the config names."
+)
+LIMIT_NOTICE = (
+    "Small run: at most {limit} documents or queries of each domain, two domains and two languages."
+)
 
 Metric = Annotated[str, StringConstraints(pattern=f"^{METRIC_PATTERN}$")]
 Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
@@ -133,7 +145,7 @@ class Config(Section):
     [presets/posir.yaml]. Lists are replaced."""
     benchmarks: dict[Id, Benchmark] = Field(min_length=1)
     """Benchmarks by id. A user's mapping replaces the default one."""
-    models: list[Id] = Field(min_length=1)
+    models: ModelIds = Field(min_length=1)
     """Ids from the registry. A user's list replaces the default one."""
     registry: dict[Id, Model] = Field(default_factory=dict)
     """Further model entries, over those of config/models.yaml."""
@@ -146,6 +158,9 @@ class Config(Section):
     training: dict[Id, Training] = Field(default_factory=dict)
     """Bases to be trained on a benchmark's queries, by id; what is trained is evaluated on the
     others as ID-DISTRIBUTION-sSEED, beside `models`."""
+    compare: dict[ModelId, ModelId] = Field(default_factory=dict)
+    """Models that results/comparisons.csv also compares: each key with its value, on the same
+    queries."""
     leaderboards: list[Leaderboard] = Field(default_factory=list)
     """Scores of the same models elsewhere, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
@@ -165,8 +180,24 @@ class Config(Section):
     longest_minutes: int = Field(default=1440, ge=30)
     """Most minutes that a job asks for: the longest time of your cluster's partitions. A job that
     is stopped goes on where it was."""
+    limit: int | None = Field(default=None, ge=2)
+    """A small run: at most so many documents drawn of each domain, or queries where a recipe draws
+    no documents, of the first two domains and languages; a training has one length bin and no
+    budget. Every page says so, and no figure of a paper is compared. Null: all."""
+    stand_ins: bool = False
+    """A run that measures nothing, on any machine: the embedded models and the rule-based stand-in
+    in the place of the config's models, small shipped texts in the place of those on the hub. Every
+    page and every id of a model says so, and no figure of a paper is compared."""
     pathvars: dict[str, Any] = Field(default_factory=dict)
     """Snakemake's own key; passed on."""
+
+    @property
+    def notice(self) -> str:
+        """What every page begins with; empty: nothing."""
+        found = [STAND_INS_NOTICE] if self.stand_ins else []
+        if self.limit is not None:
+            found.append(LIMIT_NOTICE.format(limit=self.limit))
+        return " ".join(found)
 
     @cached_property
     def trained(self) -> dict[str, TrainedModel]:
@@ -202,14 +233,20 @@ class Config(Section):
                 (f"benchmarks.{n}.models", b.models, "models", [*among])
                 for n, b in self.benchmarks.items()
             ),
+            ("compare", [*self.compare, *self.compare.values()], "models", models),
             ("probes.models", probes.models, "models", models),
             ("probes.benchmarks", probes.benchmarks, "benchmarks", [*self.benchmarks]),
         ):
             if unknown := [name for name in named or () if name not in known]:
                 raise ValueError(f"{key} {unknown} are not among {kind} {known}")
-        known = probes.models or models
-        for one in {*probes.compare, *probes.compare.values()}.difference(known):
-            raise ValueError(f"probes.compare: {one!r} is not among the models probed, {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _pairs_have_two_models(self) -> "Config":
+        # One stand-in may stand in for both.
+        alike = [one for one, other in self.compare.items() if one == other]
+        if alike and not self.stand_ins:
+            raise ValueError(f"compare: {alike[0]!r} is compared with itself")
         return self
 
     @model_validator(mode="after")
@@ -249,6 +286,10 @@ def load_config(
     raw = composed(override or {})
     refuse_secrets(raw)
     config = validated(raw, TypeAdapter(Config), "config")
+    if config.limit is not None:
+        config = limited(config, config.limit)
+    if config.stand_ins:
+        config = with_stand_ins(config, {name for _, name in _named_llms(config)})
     known = load_registry() | config.registry
     made = config.untrained | {name: model.entry for name, model in config.trained.items()}
     config = config.model_copy(update={"models": [*config.models, *made]})
@@ -306,18 +347,9 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
     evaluated = {name: models[name] for name in config.models if name in models}
-    for name, entry in evaluated.items():
-        base = entry.mitigates
-        if base is not None and (base == name or base not in config.models):
-            yield (
-                f"model {name!r}: it mitigates {base!r}, which is not among models "
-                f"{config.models}. Evaluate that model, too, or take `mitigates` out of the entry"
-            )
-    compared = [name for pair in config.probes.compare.items() for name in pair]
-    probed = [("models", name) for name in config.probes.models or ()]
-    for key, name in [*probed, *(("compare", name) for name in compared)]:
+    for name in config.probes.models or ():
         if name in evaluated and (reason := why_not(evaluated[name])) is not None:
-            yield f"config key probes.{key}: {name!r} cannot be probed: {reason}"
+            yield f"config key probes.models: {name!r} cannot be probed: {reason}"
     llms, rerankers = list(_named_llms(config)), list(_named_rerankers(config, evaluated))
     known_llms = load_llms(config.llms) if llms else {}
     known_rerankers = load_rerankers(config.rerankers) if rerankers else {}

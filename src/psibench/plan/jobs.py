@@ -35,8 +35,10 @@ READER_BYTES = 32 << 20
 def build(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
     """Return what decides the tables of each domain that are made without a language model."""
     planned = plan.benchmarks[benchmark]
+    limit = {} if plan.config.limit is None else {"limit": plan.config.limit}
     return {
-        domain: build_params(
+        domain: limit
+        | build_params(
             planned.section_at(lang, domain),
             length_tokenizer=plan.config.length_tokenizer,
             id_prefix=planned.id_prefix(domain),

@@ -469,20 +469,6 @@ def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 # Probes
 
 
-def compared_probes(plan: Plan) -> list[dict[str, str]]:
-    """List the labels of each probe job whose model the config compares to an ``other`` model.
-
-    Jobs are left out if the other model is not probed in the same way.
-    """
-    every = plan.probed
-    return [
-        labels | {"other": other}
-        for labels in every
-        if (other := plan.config.probes.compare.get(labels["model"])) is not None
-        and labels | {"model": other} in every
-    ]
-
-
 def probe_psi(plan: Plan) -> list[str]:
     """List the PSI tables of the probed benchmarks with queries; empty without `probes.psi`."""
     if not plan.config.probes.psi:

@@ -234,13 +234,13 @@ class Plan:
         models = self.models_of(benchmark, query_lang, corpus_lang)
         return next((m for m in models if self.models[m].control == "position-blind"), None)
 
-    def mitigations(
+    def given_pairs(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
-        """List the (mitigation, base model) pairs of a language pair."""
+        """List the pairs of `compare` in the config whose models a language pair has both of."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
-        named = ((model, self.models[model].mitigates) for model in models)
-        return [(model, base) for model, base in named if base in models]
+        pairs = self.config.compare.items()
+        return [pair for pair in pairs if {*pair} <= {*models} and len({*pair}) == 2]
 
     def input_lengths(
         self, benchmark: str, query_lang: str, corpus_lang: str
@@ -382,8 +382,8 @@ class Plan:
     def probed(self) -> list[dict[str, str]]:
         """The jobs of all probes: probe, benchmark, model and lang.
 
-        Models are probed that have one vector per text and are evaluated on the language. Embedding
-        APIs are probed only if the config names them. Probes of queries need evidence spans, so
+        Models are probed that have one vector per text and are evaluated on the language. Probes of
+        queries need evidence spans, so
         that benchmarks without spans or without queries are left out.
         """
         settings = self.config.probes
@@ -397,7 +397,7 @@ class Plan:
             or not isinstance(self.benchmarks[name].section, FinewebPosqRelease | Documents)
             for lang in self.benchmarks[name].languages
             for model in self.models_of(name, lang, lang)
-            if (not self.is_api(model) if settings.models is None else model in settings.models)
+            if (settings.models is None or model in settings.models)
             and why_not(self.models[model], probe) is None
         ]
 

@@ -3,17 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from psibench.config.models import RerankModel
 from psibench.filters.verify import VerifyMargin
 from psibench.plan.paths import (
     built_of_all,
-    encodings,
-    first_stage,
     translators_of,
 )
 from psibench.plan.plan import Plan
 from psibench.text.segments import POSITIONS
-from psibench.train.results import TABLES
 from psibench.translate.quality import JUDGE_TRANSLATION
 
 
@@ -21,11 +17,6 @@ def summary_names(plan: Plan) -> list[str]:
     """Return the names of the tables over all benchmarks, as files of results/ are called."""
     names = ["psi_table", "bucket_scores", "comparisons", "position_trend", "language_averages"]
     return names + (["leaderboards"] if plan.config.leaderboards else [])
-
-
-def training_tables(plan: Plan) -> list[str]:
-    """List the tables of what was trained; none where nothing trained is evaluated."""
-    return [f"results/{spec.name}.parquet" for spec in TABLES] if training_runs(plan) else []
 
 
 def training_runs(plan: Plan) -> list[dict[str, Any]]:
@@ -53,30 +44,6 @@ def training_evaluations(plan: Plan) -> list[dict[str, Any]]:
             found.append(
                 {**pair, "scores": scores.format(**pair), "schemes": schemes, "models": models}
             )
-    return found
-
-
-def mitigation_tables(plan: Plan) -> list[str]:
-    """Return the table of mitigations, as Parquet and CSV, where a model has one to compare."""
-    has_some = bool(mitigation_costs(plan))
-    return [f"results/mitigations.{suffix}" for suffix in ("parquet", "csv") if has_some]
-
-
-def mitigation_costs(plan: Plan) -> list[dict[str, Any]]:
-    """Return where the cost of each mitigation and of its base is seen: fields of `Costly`."""
-    found = []
-    for labels in evaluated_pairs(plan):
-        for model in dict.fromkeys(one for both in plan.mitigations(**labels) for one in both):
-            entry, name = plan.models[model], labels["benchmark"]
-            cost: dict[str, Any] = {**labels, "model": model}
-            cost["encodings"] = {
-                one: encodings(plan, name, one, labels["corpus_lang"])
-                for one in plan.component_models(model, name)
-                if plan.is_vector(one)
-            }
-            if isinstance(entry, RerankModel):
-                cost |= {"reranked": first_stage(plan, model=model, **labels), "depth": entry.depth}
-            found.append(cost)
     return found
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from psibench.config.models import EmbeddingApiModel, EncoderModel
+from psibench.config.models import EncoderModel
 from psibench.config.sections import Encoding
-from psibench.encode.api import EmbeddingService
-from psibench.encode.api_texts import ApiTexts
 from psibench.encode.batches import TextEncoding
 from psibench.encode.job import BLOCK_CHARS, open_encoder
 from psibench.encode.store import key_array, open_store, text_key
@@ -63,52 +61,35 @@ class ProbeEncoder:
 
     def __init__(
         self,
-        entry: EncoderModel | EmbeddingApiModel,
+        entry: EncoderModel,
         *,
         model: str,
         store: str | Path,
         settings: Encoding,
     ) -> None:
-        self.model, self._settings, self._service = model, settings, None
-        self.encoder: Encoder | ApiTexts
-        if isinstance(entry, EmbeddingApiModel):
-            storage = settings.storage
-            self._service = EmbeddingService(entry, model, store=store, storage=storage)
-            self.encoder, self.store = self._service.texts, self._service.vectors
-            self.dtype = "float32"
-            return
+        self.model, self._settings = model, settings
+        self.encoder: Encoder
         self.encoder, self.dtype = open_encoder(entry, settings)
         self.store = open_store(
             model, store=store, fingerprint=self.encoder.fingerprint, storage=settings.storage
         )
 
     def encode(self, texts: Sequence[str], role: Role) -> EncodedTexts:
-        """Encode what the store lacks of some texts, or ask a service for it, equal ones once."""
+        """Encode what the store lacks of some texts, equal ones once."""
         salt = self.encoder.salt(role)
         distinct = list(dict.fromkeys(texts))
         keys = [text_key(text, salt=salt) for text in distinct]
-        made = self._asked if self._service is not None else self._encoded
-        seen = [(item.n_tokens, item.visible_char_end) for item in made(distinct, keys, role)]
+        items = self._encoded(distinct, keys, role)
+        seen = [(item.n_tokens, item.visible_char_end) for item in items]
         number = {text: k for k, text in enumerate(distinct)}
         rows = np.array([number[text] for text in texts], dtype=np.int64)
         read = np.array(seen, dtype=np.int32).reshape(-1, 2)
         return EncodedTexts(key_array(keys)[rows], read[rows, 0], read[rows, 1])
 
-    def _asked(
-        self, texts: Sequence[str], _: Sequence[bytes], role: Role
-    ) -> Iterator[TokenizedText]:
-        assert self._service is not None
-        service = self._service
-        with watched_stop() as stop:
-            for block in in_blocks(texts, len, BLOCK_CHARS):
-                yield from service.block(block, role, title=f"probe, {role}", stop=stop)
-        service.finish()
-
     def _encoded(
         self, texts: Sequence[str], keys: Sequence[bytes], role: Role
     ) -> Iterator[TokenizedText]:
         encoder = self.encoder
-        assert not isinstance(encoder, ApiTexts)
         described = f"encoding {self.model}"
         with (
             watched_stop() as stop,

@@ -12,10 +12,9 @@ from functools import partial
 
 import polars as pl
 
-from psibench.config.model_params import registry_entry, retrieval_params
-from psibench.config.models import EmbeddingApiModel, EncoderEntry
+from psibench.config.model_params import retrieval_params
+from psibench.config.models import EncoderEntry
 from psibench.config.sections import Encoding
-from psibench.encode.api import service_revision
 from psibench.encode.job import revisions_of
 from psibench.probes.cosines import PROBE_COSINES, by_size, cosine_figures, probe_cosines
 from psibench.probes.encoding import ProbeEncoder
@@ -26,7 +25,6 @@ from psibench.probes.regression import (
     regression_figures,
 )
 from psibench.probes.retrieval import (
-    METRIC,
     REVERSAL_SCORES,
     probe_reversal,
     reversal_figures,
@@ -52,16 +50,14 @@ logger = logging.getLogger("psibench")
 class Probe:
     """What a probe is made of.
 
-    ``measure`` makes the rows of ``spec`` less `LABELS`; ``values`` are the columns that a model
-    decides. ``figures`` makes rows of PROBE_TABLE of rows that are about one thing: ``groups``
-    tells such rows apart, with what to call each. With ``whole_documents`` a document counts if all
-    its rows of a group do, without if one does.
+    ``measure`` makes the rows of ``spec`` less `LABELS`. ``figures`` makes rows of PROBE_TABLE from
+    rows about one thing: ``groups`` splits rows by thing, and names each. With ``whole_documents``
+    a document counts if all its rows of a group do, without if one does.
     """
 
     spec: TableSpec
     measure: Callable[[Job, ProbeEncoder], pl.DataFrame]
     figures: Callable[..., Iterator[Row]]
-    values: tuple[str, ...]
     groups: Callable[[pl.DataFrame], Iterable[tuple[Row, pl.DataFrame]]] = lambda rows: [({}, rows)]
     whole_documents: bool = False
 
@@ -85,21 +81,19 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
             PROBE_COSINES,
             probe_cosines,
             partial(cosine_figures, name),
-            ("cosine", METRIC),
             by_size,
             whole_documents=True,
         )
         for name in ("insertion", "removal", "segments", "moving")
     },
-    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_figures, ("before", "after")),
+    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_figures),
     "regression": Probe(
         SENTENCE_WEIGHTS,
         probe_regression,
         regression_figures,
-        ("coefficient", "importance", "r2", "mae"),
         by_order,
     ),
-    "saliency": Probe(SALIENCY, probe_saliency, saliency_figures, ("saliency",)),
+    "saliency": Probe(SALIENCY, probe_saliency, saliency_figures),
 }
 
 
@@ -119,9 +113,7 @@ def run_probe(job: Job) -> None:
         If the model cannot be probed or loaded, or a table does not fit its schema.
     """
     name, model = job.value("probe", ProbeName), job.value("model", str)
-    entry = job.value("entry", EncoderEntry | EmbeddingApiModel)
-    if isinstance(entry, EmbeddingApiModel):  # it also says what decides no vector
-        entry = registry_entry(job.config, model)
+    entry = job.value("entry", EncoderEntry)
     store, settings = job.value("store", str), job.settings(Encoding)
     encoder = ProbeEncoder(entry, model=model, store=store, settings=settings)
     probe, level = ALL_PROBES[name], job.value("level", float)
@@ -131,9 +123,7 @@ def run_probe(job: Job) -> None:
         "params": retrieval_params(entry)
         | {"dtype": encoder.dtype, "probe": name, "level": level}
         | job.section(Probes, "probes").of(name),
-        "revisions": service_revision(model, entry)
-        if isinstance(entry, EmbeddingApiModel)
-        else revisions_of(model, entry),
+        "revisions": revisions_of(model, entry),
     }
     summary = rows_frame(PROBE_TABLE, probe.summarise(found, level=level))
     labels = {

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, Section, refuse_falling, refuse_repeats
+from psibench.config.base import Id, ModelIds, Section, refuse_falling, refuse_repeats
 from psibench.config.model_base import ModelBase
 from psibench.config.models import (
     EmbeddingApiModel,
@@ -66,21 +66,18 @@ Segments = Annotated[
 ]
 Names = Annotated[list[ProbeName], AfterValidator(refuse_repeats)]
 Ids = Annotated[list[Id], AfterValidator(refuse_repeats)]
+Models = Annotated[ModelIds, AfterValidator(refuse_repeats)]
 
 
 class Probes(Section):
-    """Probes of what an embedding looks at (`make probes`, docs/probes.md)."""
+    """Probes of what an embedding looks at: the workflow's target `probes`, see docs/probes.md."""
 
     names: Names = Field(default=list(PROBES), min_length=1)
     """Which probes."""
-    models: Ids | None = None
-    """Ids among `models`; null: all that make one vector of a text in a job of ours. Embedding APIs
-    have to be named: their every text is paid for."""
+    models: Models | None = None
+    """Ids among `models`; null: all that make one vector of a text in a job."""
     benchmarks: Ids | None = None
     """Ids of benchmarks whose documents are taken; null: all."""
-    compare: dict[Id, Id] = Field(default={})
-    """Two models each, the second before training, say: `{trained: base}`. Their probes are
-    compared document by document."""
     n_documents: int = Field(default=200, ge=2)
     """Documents of a language, drawn by a hash of seed and id. Reversal takes the whole corpus."""
     queries_per_document: int | None = Field(default=1, ge=1)
@@ -113,8 +110,8 @@ class Probes(Section):
 
 
 NO_GRADIENTS = (
-    "saliency needs the gradients of a transformer that runs in the job (backend "
-    "sentence-transformers) and reads a text at once: no service, no windows"
+    "saliency needs the gradients of a transformer (backend sentence-transformers) that reads a "
+    "text at once: no windows"
 )
 
 
@@ -124,7 +121,7 @@ def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
     A probe compares one vector of a text with another; saliency also asks for gradients.
     """
     if isinstance(entry, EmbeddingApiModel):
-        return NO_GRADIENTS if probe == "saliency" else None
+        return "its vectors come from a service"
     if not isinstance(entry, EncoderModel):
         return "it has no vectors"
     if entry.scores_by == "sparse":

@@ -57,7 +57,7 @@ from psibench.tables.schemas import (
 )
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
-from psibench.train.results import TRAINING_BUCKETS
+from psibench.train.results import TRAINING_TABLE
 
 STATISTICS_TABLES = {
     "": "Sizes",
@@ -82,7 +82,7 @@ class ReportInput(Scored):
     is not shown.
 
     ``languages`` are tables by benchmark and name, ``generation`` tables of all benchmarks by name,
-    ``training`` TRAINING_BUCKETS rows, ``examples`` as of `read_examples`, ``references`` tables
+    ``training`` TRAINING_TABLE rows, ``examples`` as of `read_examples`, ``references`` tables
     from elsewhere that stand beside the run's; ``links`` are the addresses of other pages, relative
     to this one, each with its name.
     """
@@ -94,7 +94,7 @@ class ReportInput(Scored):
     """By benchmark the rows of `uneven_cells`."""
     verification: Sequence[Facts] = ()
     languages: Mapping[str, LanguageTables] = field(default_factory=dict)
-    training: pl.DataFrame = field(default_factory=TRAINING_BUCKETS.empty)
+    training: pl.DataFrame = field(default_factory=TRAINING_TABLE.empty)
     examples: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     references: Sequence[Reference] = ()
     links: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ def run_report(job: Job) -> None:
 
     Inputs: ``psi_table`` and ``bucket_scores``; ``statistics`` and ``histograms``; the ledger of
     each benchmark in the order of ``benchmarks``: ``flow``, ``usage`` and ``attrition``;
-    ``training``, TRAINING_BUCKETS of what was trained.
+    ``training``, TRAINING_TABLE of what was trained.
 
     ``verification``, ``languages`` and ``examples`` are as `read_verification`, `read_languages`
     and `read_examples` take them; ``references`` what `read_references` takes of the files in
@@ -157,7 +157,7 @@ def run_report(job: Job) -> None:
         examples=read_examples(job),
         references=read_references(job.value("references"), job.paths("published")),
         links=job.value("links"),
-        training=job.read("training", TRAINING_BUCKETS),
+        training=job.read("training", TRAINING_TABLE),
         provenance=made_of,
         title=job.value("title"),
         notice=job.value("notice", default=""),

@@ -1,8 +1,7 @@
 """Stage ``probe_page``: the page of the probes, with each model's PSI beside them.
 
 The first table asks whether they agree: which end of a text each probe finds a model to look at.
-Then a figure per probe. Every figure, and what two models differ in, is in probe_table.csv and
-probe_comparison.csv.
+Then a figure per probe. Every figure is in probe_table.csv.
 """
 
 from collections.abc import Iterator, Sequence

@@ -9,16 +9,17 @@ from psibench.report.plots import MARKERS, SERIES, LineStyle, as_image, draw_cur
 from psibench.report.scores import bucket_axis, plain_lines
 from psibench.report.tables import FigureView, Panel
 from psibench.report.views import BenchmarkInfo, leading_rows
+from psibench.tables.spec import ALL
 
 
 def training_figures(
-    buckets: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo], *, metric: str
+    table: pl.DataFrame, benchmarks: Sequence[BenchmarkInfo], *, metric: str
 ) -> list[tuple[BenchmarkInfo, list[FigureView]]]:
     """Return each benchmark's figures, one a training and language pair.
 
-    ``buckets`` are TRAINING_BUCKETS rows. Benchmarks without trained models are left out.
+    ``table`` is TRAINING_TABLE. Benchmarks without trained models are left out.
     """
-    found = []
+    buckets, found = table.filter(pl.col("bucket") != ALL), []
     for info in benchmarks:
         rows = leading_rows(buckets, info, metric)
         slices = rows.group_by("training", "query_lang", "corpus_lang", maintain_order=True)

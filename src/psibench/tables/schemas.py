@@ -396,7 +396,7 @@ COMPARISONS = TableSpec(
             "relation",
             STRING,
             "role of the other model: control, shorter_input (the same model with a shorter "
-            "input), mitigation (the base of the mitigation), or given",
+            "input), or given (the config or the command names the pair)",
         ),
         _METRIC,
         *_VIEW,
@@ -614,61 +614,6 @@ LEADERBOARDS = TableSpec(
         _QUERIES_BY,
     ),
     key=("leaderboard", *_names(_BENCHMARK, _SETTING, _LENGTH, _METRIC, *_VIEW), "average"),
-)
-
-MITIGATIONS = TableSpec(
-    "mitigations",
-    (
-        *_PAIR,
-        Column("model", STRING, "model with the mitigation: after"),
-        Column("base", STRING, "model that it mitigates: before"),
-        _METRIC,
-        _BUCKETS,
-        Column("n_queries", INT64, "queries that both have"),
-        Column("n_documents", INT64, "documents of these queries"),
-        *with_interval("psi_before", "published PSI of the base", low=BY_DOCUMENT),
-        *with_interval("psi_after", "published PSI of the model", low=BY_DOCUMENT),
-        *with_interval(
-            "psi_difference",
-            "after less before, both corrected for sampling noise",
-            low=BY_DOCUMENT,
-        ),
-        *with_interval(
-            "psi_same_before", "PSI at equal documents of the base, corrected", low=BY_DOCUMENT
-        ),
-        *with_interval(
-            "psi_same_after", "PSI at equal documents of the model, corrected", low=BY_DOCUMENT
-        ),
-        *with_interval("psi_same_difference", "after less before", low=BY_DOCUMENT),
-        Column(
-            "p_profile",
-            FLOAT64,
-            "p of profiles of the same shape, on both scales; not adjusted",
-            True,
-        ),
-        Column("mean_before", FLOAT64, "mean over the queries, of the base", True),
-        Column("mean_after", FLOAT64, "the same of the model", True),
-        *with_interval("mean_difference", "after less before, query by query", low=BY_DOCUMENT),
-        Column("given_before", FLOAT64, "share of the queries whose evidence the base read", True),
-        Column("given_after", FLOAT64, "the same of the model", True),
-        Column("n_cut", INT64, "queries whose evidence only the model reads", True),
-        *with_interval(
-            "cut_gain", "change of the mean on them: what truncation had cost", low=BY_DOCUMENT
-        ),
-        *with_interval(
-            "uncut_gain", "the same where the base reads the whole document", low=BY_DOCUMENT
-        ),
-        Column("vectors_before", FLOAT64, "vectors per document of the base", True),
-        Column("vectors_after", FLOAT64, "the same of the model", True),
-        Column("tokens_before", FLOAT64, "tokens that the base encodes per document", True),
-        Column("tokens_after", FLOAT64, "the same of the model", True),
-        Column("pairs_before", FLOAT64, "pairs that the base's reranker scores per query"),
-        Column("pairs_after", FLOAT64, "the same of the model"),
-        Column("verdict", STRING, "what the row shows, and what it does not"),
-        Column("flags", STRING, "flags of either model's row of the PSI table"),
-        _QUERIES_BY,
-    ),
-    key=(*_names(*_PAIR), "model", *_names(_METRIC, _BUCKETS)),
 )
 
 PUBLISHED_COMPARISON = TableSpec(

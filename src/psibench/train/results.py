@@ -61,61 +61,53 @@ TRAINING_TABLE = TableSpec(
         *_PLACE,
         Column("distribution", STRING, "where the training evidence lay; pool: of all documents"),
         *_WHAT,
+        Column(
+            "bucket",
+            STRING,
+            "bucket label; all: the row of all queries. Only that row has the columns from "
+            "n_documents on",
+        ),
+        Column(
+            "bucket_low", FLOAT64, "lower bound: characters (squad) or share of the length", True
+        ),
+        Column(
+            "bucket_high", FLOAT64, "upper bound: characters (squad) or share of the length", True
+        ),
         Column("n_seeds", INT64, "models of which scores are averaged"),
-        Column("n_queries", INT64, "queries"),
-        Column("n_documents", INT64, "their documents"),
-        Column("mean", FLOAT64, "mean over the queries", True),
-        Column("mean_low", FLOAT64, "least over the seeds", True),
-        Column("mean_high", FLOAT64, "largest over the seeds", True),
+        Column("n_queries", INT64, "queries of the row"),
+        Column("mean", FLOAT64, "mean score over queries and seeds; null if there are none", True),
+        Column("low", FLOAT64, f"of a bucket's mean, {BY_DOCUMENT}; null in the row of all", True),
+        Column("high", FLOAT64, "upper end of its interval", True),
+        Column("n_documents", INT64, "documents of the queries", True),
+        Column("mean_seed_low", FLOAT64, "least mean of a seed", True),
+        Column("mean_seed_high", FLOAT64, "largest mean of a seed", True),
         *with_interval("psi", "published PSI of the scores averaged over seeds", low=BY_DOCUMENT),
         Column("psi_seed_mean", FLOAT64, "mean of the seeds' own PSIs", True),
         Column("psi_seed_sd", FLOAT64, "their standard deviation; null for one seed", True),
         Column("best_bucket", STRING, "label of the best bucket", True),
         Column("worst_bucket", STRING, "label of the worst bucket", True),
         *with_interval("psi_same", "PSI at equal documents, corrected for noise"),
-    ),
-    key=(*_KEY, "distribution"),
-)
-
-TRAINING_REDUCTION = TableSpec(
-    "training_reduction",
-    (
-        *_PLACE,
-        Column("distribution", STRING, "a skewed distribution"),
-        Column("balanced", STRING, "the balanced one it is compared with"),
-        *_WHAT,
-        Column("worst", INT64, "1 for the skewed distribution of the largest PSI, else 0"),
-        Column("psi", FLOAT64, "published PSI under the skewed distribution", True),
-        Column("psi_balanced", FLOAT64, "under the balanced one", True),
+        Column(
+            "balanced",
+            STRING,
+            "the balanced distribution that this skewed one is compared with; null, as the columns "
+            "below, where it is balanced itself or there is none",
+            True,
+        ),
+        Column("worst", INT64, "1 for the skewed distribution of the largest PSI, else 0", True),
+        Column("psi_balanced", FLOAT64, "published PSI under the balanced distribution", True),
         Column("reduction", FLOAT64, "1 - psi_balanced / psi", True),
         *with_interval("psi_difference", "corrected PSI, balanced less skewed"),
         *with_interval("psi_same_difference", "the same at equal documents"),
         Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
         Column("p_adjusted", FLOAT64, "the same, adjusted over all that is compared (Holm)", True),
         *with_interval("mean_difference", "mean score, balanced less skewed"),
-        Column("verdict", STRING, "lower, higher or not shown: what may be said of the PSI"),
-    ),
-    key=(*_KEY, "distribution", "balanced"),
-)
-
-TRAINING_BUCKETS = TableSpec(
-    "training_buckets",
-    (
-        *_PLACE,
-        Column("distribution", STRING, "where the training evidence lay"),
-        *_WHAT,
-        Column("bucket", STRING, "bucket label"),
-        Column("bucket_low", FLOAT64, "lower bound: characters (squad) or share of the length"),
-        Column("bucket_high", FLOAT64, "upper bound: characters (squad) or share of the length"),
-        Column("n_queries", INT64, "queries in the bucket"),
-        Column("mean", FLOAT64, "mean score over queries and seeds; null if empty", True),
-        Column("low", FLOAT64, BY_DOCUMENT, True),
-        Column("high", FLOAT64, "upper end of its interval", True),
+        Column("verdict", STRING, "lower, higher or not shown: what may be said of the PSI", True),
     ),
     key=(*_KEY, "distribution", "bucket"),
 )
-
-TABLES = (TRAINING_TABLE, TRAINING_REDUCTION, TRAINING_BUCKETS)
+COMPARED = TRAINING_TABLE.column_names[TRAINING_TABLE.column_names.index("balanced") :]
+"""Columns that compare a skewed distribution with the balanced one."""
 ALPHA = 0.05
 
 
@@ -151,36 +143,30 @@ class Evaluation:
     models: list[str]
 
 
-@stage("training_results", version=5)
+@stage("training_results", version=6)
 def run_training_results(job: Job) -> None:
-    """Write training_table, training_reduction and training_buckets, as Parquet and as CSV.
+    """Write TRAINING_TABLE, as Parquet and as CSV.
 
     Inputs: ``psi_table``, which has each seed's own figures, and the QUERY_SCORES that the
-    ``evaluations`` name. Outputs: NAME and NAME_csv of each.
+    ``evaluations`` name. Outputs: ``parquet`` and ``csv``.
     """
     metrics = job.value("psi_metrics", list[str])
     uncertainty = job.section(Uncertainty, "uncertainty")
     trained = job.value("trained", list[TrainedRun])
     evaluations = job.value("evaluations", list[Evaluation])
     seed_psi = job.read("psi_table", PSI_TABLE)
-    made: dict[TableSpec, list[pl.DataFrame]] = {spec: [spec.empty()] for spec in TABLES}
+    frames = [TRAINING_TABLE.empty()]
     for one in evaluations:
         runs = [run for run in trained if run.model in one.models]
         found = _results(one, runs, metrics, uncertainty)
-        for spec, frame in (
-            (TRAINING_TABLE, _table(runs, found, seed_psi)),
-            (TRAINING_REDUCTION, _reductions(runs, found)),
-            (TRAINING_BUCKETS, _pooled(found.buckets).join(_systems(runs), on="model")),
-        ):
-            made[spec].append(frame.select(spec.column_names).cast(spec.empty().schema))
+        frames += [_table(runs, found, seed_psi), _buckets(runs, found)]
     record: dict[str, Any] = {
         "inputs": [one.scores for one in evaluations],
         "params": {"uncertainty": uncertainty.model_dump(), "metrics": metrics},
     }
-    for spec, frames in made.items():
-        table = pl.concat(frames)
-        job.write(spec.name, table, spec, **record)
-        write_csv(table, str(job.outputs[f"{spec.name}_csv"]))
+    table = pl.concat(frames)
+    job.write("parquet", table, TRAINING_TABLE, **record)
+    write_csv(table, str(job.outputs["csv"]))
 
 
 def _results(
@@ -214,12 +200,15 @@ def _results(
 
 
 def _compared(systems: Mapping[str, TrainedRun]) -> Iterator[tuple[str, str]]:
-    """Yield each base under a balanced distribution, and itself under a skewed one."""
+    """Yield each base under its first balanced distribution, and itself under a skewed one."""
+    balanced: dict[tuple[str, str], str] = {}
     for name, run in systems.items():
-        for other, against in systems.items():
-            same = (run.training, run.base) == (against.training, against.base)
-            if same and run.balanced and not against.balanced:
-                yield name, other
+        if run.balanced:
+            balanced.setdefault((run.training, run.base), name)
+    for other, against in systems.items():
+        even = balanced.get((against.training, against.base))
+        if even is not None and not against.balanced:
+            yield even, other
 
 
 def _pooled(frame: pl.DataFrame) -> pl.DataFrame:
@@ -235,7 +224,7 @@ def _systems(runs: Sequence[TrainedRun]) -> pl.DataFrame:
 
 
 def _table(runs: Sequence[TrainedRun], found: ResultTables, seed_psi: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of TRAINING_TABLE; ``seed_psi``: the PSI table of the models themselves."""
+    """Return the rows of all queries; ``seed_psi``: the PSI table of the models themselves."""
     names = pl.DataFrame({"model": [r.model for r in runs], "system": [r.system for r in runs]})
     place = ["system", *_PAIR, *_VIEW]
     seeds = (
@@ -243,28 +232,42 @@ def _table(runs: Sequence[TrainedRun], found: ResultTables, seed_psi: pl.DataFra
         .join(names, on="model")
         .group_by(place)
         .agg(
-            mean_low=pl.col("mean").min(),
-            mean_high=pl.col("mean").max(),
+            mean_seed_low=pl.col("mean").min(),
+            mean_seed_high=pl.col("mean").max(),
             psi_seed_mean=pl.col("psi").mean(),
             psis=pl.col("psi").drop_nulls(),
         )
         .with_columns(psi_seed_sd=pl.col("psis").list.std())
     )
-    systems = _systems(runs)
-    return (
+    rows = (
         _pooled(found.psi)
-        .join(systems, on="model", maintain_order="left")
+        .select(pl.exclude(COMPARED))  # p_adjusted of another test
+        .join(_systems(runs), on="model", maintain_order="left")
         .join(
             seeds, left_on=["model", *place[1:]], right_on=place, how="left", maintain_order="left"
         )
-        .with_columns(psi_same="psi_same_corrected")
+        .join(_reductions(runs, found), on=["model", *_VIEW], how="left", maintain_order="left")
+        .with_columns(bucket=pl.lit(ALL), psi_same="psi_same_corrected")
     )
+    return _as_table(rows)
+
+
+def _buckets(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame:
+    """Return a row per bucket."""
+    return _as_table(_pooled(found.buckets).join(_systems(runs), on="model", maintain_order="left"))
+
+
+def _as_table(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return TRAINING_TABLE rows; columns that are missing are null."""
+    schema = TRAINING_TABLE.empty().schema
+    known = {name: pl.col(name) if name in rows.columns else pl.lit(None) for name in schema}
+    return rows.select(**known).cast(schema)
 
 
 def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame:
-    """Return rows of TRAINING_REDUCTION: a base's skewed distributions, balanced beside.
+    """Compare each skewed distribution, ``model``, with the balanced one: `_VIEW` and `COMPARED`.
 
-    Left out is visible evidence of one of the two alone.
+    Visible evidence of only one of the two is left out.
     """
     systems = _systems(runs)
     psi = {(row["model"], *_view(row)): row for row in _pooled(found.psi).iter_rows(named=True)}
@@ -281,7 +284,7 @@ def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame
             | psis
             | {name.replace("psi", "psi_same", 1): value for name, value in same.items()}
         )
-    psi_columns = {name: pl.Float64 for name in TRAINING_REDUCTION.column_names if "psi" in name}
+    psi_columns = {name: pl.Float64 for name in ("psi", *COMPARED) if "psi" in name}
     compared = pl.from_dicts(rows, schema={**COMPARISONS.empty().schema, **psi_columns})
     balanced = systems.select("model", balanced="distribution")
     ends = {
@@ -310,6 +313,7 @@ def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame
             .then(pl.lit("higher"))
             .otherwise(pl.lit("not shown")),
         )
+        .select(*_VIEW, *COMPARED, model="other")
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, Field, TypeAdapter
 
-from psibench.config.base import Id
+from psibench.config.base import TranslatorId
 from psibench.config.files import validated
 from psibench.errors import InputError
 from psibench.filters.mixtures import draw_order
@@ -59,7 +59,7 @@ class Quality(LlmTaskSection):
     """Documents per domain and length stratum (PosIR: 12 per domain in four strata)."""
     seed: int = Field(default=42, ge=0)
     """Seed of the sample."""
-    translators: dict[Id, LlmTaskSection] | None = Field(default=None, min_length=2)
+    translators: dict[TranslatorId, LlmTaskSection] | None = Field(default=None, min_length=2)
     """Language models compared as translators, by name (PosIR, Table 7): each translates a sample
     of the source to every language, and `llm` grades them all. Name the benchmark's own translator,
     too, to have it among them. Null: none."""

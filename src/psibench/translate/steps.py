@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from psibench.config.base import Id, Language, refuse_repeats
+from psibench.config.base import Language, ModelIds, refuse_repeats
 from psibench.errors import InputError
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.translate.clean import Cleaning
@@ -29,7 +29,7 @@ class Translate(LlmTaskSection):
     other tasks."""
     clean: Cleaning = Cleaning()
     quality: Quality | None = None
-    models: Annotated[list[Id], AfterValidator(refuse_repeats)] | None = None
+    models: Annotated[ModelIds, AfterValidator(refuse_repeats)] | None = None
     """Those of the models evaluated on translations; null: all."""
 
 

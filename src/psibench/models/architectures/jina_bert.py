@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from psibench.errors import InputError
 from psibench.models.weights import check_config, read_tensors, round_parameters, set_weights
 
 PREFIX = "bert."
@@ -41,15 +40,10 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """Load the encoder, without the pooler that may be stored beside it.
 
     ``options`` are those of ``from_pretrained``. Raises InputError if the config describes another
-    network, its weights are others, or another attention than torch's is asked for.
+    network, or its weights are others.
     """
     from transformers import BertModel
 
-    if options.get("attn_implementation", "sdpa") != "sdpa":
-        raise InputError(
-            f"{folder}: architecture jina-bert attends by torch's own function; take "
-            "`calibrate` out of the model's entry"
-        )
     network = BertModel(_bert_config(config), add_pooling_layer=False)
     stored = read_tensors(folder, lambda name: "pooler." not in name)
     weights = {name.removeprefix(PREFIX): tensor for name, tensor in stored.items()}

@@ -1,0 +1,74 @@
+"""`limit: N`: a config cut to N documents or queries of a domain, two domains and two languages."""
+
+from typing import TYPE_CHECKING, Any
+
+from psibench.generate.base import GeneratedBenchmark
+from psibench.generate.benchmarks import Benchmark, Documents, Posir, PosirRelease
+from psibench.text.languages import split_pair
+from psibench.train.sections import Training
+
+if TYPE_CHECKING:
+    from psibench.plan.config import Config
+
+FEW = 2
+"""Languages of a benchmark, domains of a language, and jobs that share a task."""
+
+
+def limited(config: "Config", n: int) -> "Config":
+    """Return a valid config with at most ``n`` documents drawn of a domain, of few domains.
+
+    Queries of a release are cut where it is built (`psibench.generate.recipes.run_build`).
+    """
+    benchmarks = {name: _benchmark(one, n) for name, one in config.benchmarks.items()}
+    probes = config.probes.model_copy(update={"n_documents": min(config.probes.n_documents, n)})
+    training = {name: _training(one) for name, one in config.training.items()}
+    update = {"benchmarks": benchmarks, "training": training, "probes": probes}
+    return config.model_copy(update=update)
+
+
+def _benchmark(section: Benchmark, n: int) -> Benchmark:
+    update: dict[str, Any] = {}
+    languages = [section.language]
+    if isinstance(section, Documents):
+        update["n_documents"] = min(section.n_documents or n, n)
+    if isinstance(section, GeneratedBenchmark):
+        drawn = {"n_documents": min(section.sample.n_documents or n, n)}
+        update["sample"] = section.sample.model_copy(update=drawn)
+        update["shards"] = min(section.shards, FEW)
+    if isinstance(section, Posir):  # the share is that of a corpus too large to be asked about
+        every = section.propose_questions.model_copy(update={"share": 1.0})
+        update["propose_questions"] = every
+    if corpora := getattr(section, "corpora", None):
+        by_language: dict[str, list[Any]] = {}
+        for one in corpora:
+            by_language.setdefault(one.language or section.language, []).append(one)
+        languages = sorted(by_language, key=lambda one: one != section.language)[:FEW]
+        update["corpora"] = [one for name in languages for one in by_language[name][:FEW]]
+    if isinstance(section, PosirRelease):
+        languages = list(section.languages or ())[:FEW]
+        if section.cross_lingual:
+            languages = [*split_pair(section.cross_lingual[0])][::-1]
+        update["languages"] = languages or None
+        update["domains"] = section.named_domains()[:FEW] or None
+    if section.translate is not None:
+        to, shards = section.translate.to[:FEW], section.translate.shards
+        few = {"to": to, "shards": shards and min(shards, FEW)}
+        update["translate"] = section.translate.model_copy(update=few)
+        languages += to
+    if section.cross_lingual and languages:
+        update["cross_lingual"] = [
+            pair for pair in section.cross_lingual if {*split_pair(pair)} <= {*languages}
+        ]
+    return section.model_copy(update=update)
+
+
+def _training(section: Training) -> Training:
+    """Take all examples, in one length bin: few documents leave many bins empty."""
+    bases = {
+        name: base
+        if base.pads is None
+        else base.model_copy(update={"pads": base.pads.model_copy(update={"per_domain": None})})
+        for name, base in section.bases.items()
+    }
+    edges = [section.edges[0], section.edges[-1]]
+    return section.model_copy(update={"bases": bases, "edges": edges, "budget": None})

@@ -1,0 +1,137 @@
+"""`stand_ins: true`: what runs in the place of a config's models and of its texts on the hub."""
+
+import pytest
+
+from psibench.config.files import read_yaml
+from psibench.config.paths import CONFIG_FOLDER
+from psibench.config.registry import load_registry
+from psibench.config.rerankers import load_rerankers
+from psibench.errors import InputError
+from psibench.llm.sections import load_llms
+from psibench.papers.figures import published_figures
+from psibench.plan.config import load_config
+from psibench.plan.plan import make_plan
+from psibench.sources.local import dataset_revisions
+
+PRESETS = sorted((CONFIG_FOLDER / "presets").glob("*.yaml"))
+BENCHMARK = {"recipe": "known_item", "source": {"kind": "python_docs", "part": "network"}}
+
+
+def with_stand_ins(models, **more):
+    given = {"benchmarks": {"mine": BENCHMARK}, "models": models, "stand_ins": True}
+    return load_config(given | more)
+
+
+@pytest.fixture(params=PRESETS, ids=lambda path: path.stem)
+def preset(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return read_yaml(request.param)
+
+
+def test_nothing_of_a_preset_comes_from_elsewhere(preset):
+    plan = make_plan(*load_config(preset | {"stand_ins": True}))  # every file is there
+
+    assert not plan.downloads
+    assert {llm.backend for llm in plan.llms.values()} <= {"stand-in"}
+    assert "embedding-api" not in {entry.backend for entry in plan.models.values()}
+    places = [place for one in plan.benchmarks.values() for place in one.places]
+    assert not [place for place in places if dataset_revisions(place.source)]
+
+
+def test_no_stand_in_has_an_id_of_a_registry_or_a_paper(preset):
+    plan = make_plan(*load_config(preset | {"stand_ins": True}))
+
+    for named, known in (
+        (plan.models, load_registry()),
+        (plan.rerankers, load_rerankers({})),
+        (plan.llms, load_llms({})),
+    ):
+        assert {name: known[name] for name in named if name in known} == {
+            name: entry for name, entry in named.items() if name in known
+        }
+    # Of the papers' models only BM25 runs; "qwen3-0.6b-uniform-s42" would be a trained one.
+    assert set(plan.models) & set(published_figures()["model"]) <= {"bm25"}
+
+
+def test_models_of_one_kind_share_the_stand_in_of_the_first():
+    names = ["bm25", "bge-m3", "qwen3-embedding-8b", "nv-embed-v2", "colbertv2.0"]
+    names += ["bge-reranker-v2-m3", "qwen3-reranker-8b", "minilm-static"]
+    config, models = with_stand_ins(names, search={"first_stage": "nv-embed-v2"})
+
+    dense, late = "all-minilm-l6-v2-for-bge-m3", "all-minilm-l6-v2-for-colbertv2.0"
+    reranker = "embedded-minilm-maxsim-for-bge-reranker-v2-m3"
+    assert config.models == ["bm25", dense, late, reranker, "minilm-static"]
+    assert config.search.first_stage == dense
+    assert models[dense].query_prompt == load_registry()["bge-m3"].query_prompt
+    assert models[dense].description == "all-minilm-l6-v2 in place of bge-m3"
+    assert models[reranker].reranker == reranker
+    assert models[late].scoring == "maxsim"
+
+
+def test_a_fusion_of_stand_ins_says_so_and_fuses_several():
+    fused = {"backend": "fusion", "of": ["bge-m3", "nv-embed-v2"]}
+    config, models = with_stand_ins(["both"], registry={"both": fused})
+
+    assert config.models == ["stand-ins-for-both"]
+    assert models["stand-ins-for-both"].of == [
+        "all-minilm-l6-v2-for-bge-m3",
+        "all-minilm-l6-v2-for-nv-embed-v2",
+    ]
+
+
+def test_a_mitigation_is_compared_with_a_stand_in_of_its_own():
+    windows = {"tokens": 128, "overlap": 32}
+    entry = load_registry()["bge-m3"].model_dump(mode="json", exclude_unset=True)
+    mitigation = entry | {"windows": windows, "mitigates": "bge-m3"}
+    config, models = with_stand_ins(["bge-m3", "maxp"], registry={"maxp": mitigation})
+
+    assert config.models == ["all-minilm-l6-v2-for-bge-m3", "all-minilm-l6-v2-for-maxp"]
+    assert models[config.models[1]].mitigates == config.models[0]
+
+
+def test_bases_share_a_small_network_under_the_names_of_what_is_trained():
+    preset = read_yaml(CONFIG_FOLDER / "presets" / "controlled_table11.yaml")
+    config, _ = load_config(preset | {"stand_ins": True})
+
+    (base,) = config.training["controlled"].bases
+    assert base == "all-minilm-l6-v2-for-bert-base"
+    assert config.benchmarks["posir-release"].models == [
+        *("minilm-first-128", "minilm-static", f"{base}-untrained"),
+        *(f"{base}-{name}-s42" for name in ("begin", "middle", "end", "uniform")),
+    ]
+
+
+def test_translators_are_named_by_the_stand_ins_that_translate():
+    preset = read_yaml(CONFIG_FOLDER / "presets" / "posir_table7.yaml")
+    config, _ = load_config(preset | {"stand_ins": True})
+
+    translators = config.benchmarks["posir-translators"].translate.quality.translators
+    assert "stand-in-for-google" in translators
+    assert all(name.startswith("stand-in") for name in translators)
+    assert all(one.llm.startswith("stand-in") for one in translators.values())
+
+
+def test_a_users_own_files_are_read_and_own_templates_are_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grade.md").write_text("---\ntask: grade_relevance\n---\n")
+    (tmp_path / "mine.jsonl").write_text('{"text": "Salt was boiled in pans."}\n')
+    given = read_yaml(CONFIG_FOLDER / "presets" / "fineweb_posq.yaml")
+    section = given["benchmarks"]["fineweb-posq"]
+    section["grade"]["prompt"] = "grade.md"
+    section["source"] = {"kind": "files", "paths": ["mine.jsonl"]}
+    (benchmark,) = make_plan(*load_config(given | {"stand_ins": True})).benchmarks.values()
+
+    assert benchmark.tasks["grade_first"].prompt.response.form == "json"
+    assert benchmark.section.source.paths == ["mine.jsonl"]
+
+
+def test_an_unknown_id_is_refused_as_it_is_written():
+    with pytest.raises(InputError, match="config key models: unknown model 'bge-m4'"):
+        with_stand_ins(["bge-m3", "bge-m4"])
+
+
+def test_pages_say_that_stand_ins_run_and_what_a_limit_is():
+    config, _ = with_stand_ins(["bm25"], limit=40)
+    assert config.notice.startswith("Stand-ins: other texts than the config names")
+    assert "at most 40 documents or queries" in config.notice
+    assert load_config({})[0].notice == ""
