@@ -112,8 +112,8 @@ class FlagEmbeddingModel(EncoderModel):
 class ColbertModel(EncoderModel):
     """A ColBERT checkpoint: a transformer and a projection of every token, scored by MaxSim.
 
-    In the layout of sentence-transformers, Stanford or PyLate. The checkpoint declares markers, mask
-    tokens and words without vectors; prompts come after its markers and prompts.
+    In the layout of sentence-transformers, Stanford or PyLate. The checkpoint declares markers,
+    mask tokens and words without vectors; prompts come after its markers and prompts.
     """
 
     compared: ClassVar = "maxsim"
