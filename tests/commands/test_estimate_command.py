@@ -233,10 +233,6 @@ def test_texts_of_tables_are_paid_for_until_they_are_encoded(folder, capsys):
 def test_the_texts_of_probes_are_counted(folder, capsys):
     probes = {"names": ["segments", "insertion"], "segments": [3, [0.5]]}
     probes |= {"models": ["minilm-static"], "insertion_sizes": [0.5, 1.0], "psi": False}
-        "segments": [3, [0.5]],
-        "models": ["minilm-static"],
-    }
-    probes |= {"insertion_sizes": [0.5, 1.0], "psi": False}
     path = config(folder, benchmarks={"known": SQUAD}, models=["minilm-static"], probes=probes)
     write_texts(folder / "results/known/data/eng-Latn", DOCUMENTS, QUESTIONS, domain="general")
     found = {row["stage"]: row for row in planned(capsys, path).to_dicts()}
