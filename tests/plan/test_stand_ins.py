@@ -79,14 +79,14 @@ def test_a_fusion_of_stand_ins_says_so_and_fuses_several():
     ]
 
 
-def test_a_mitigation_is_compared_with_a_stand_in_of_its_own():
+def test_compared_models_have_stand_ins_of_their_own():
     windows = {"tokens": 128, "overlap": 32}
     entry = load_registry()["bge-m3"].model_dump(mode="json", exclude_unset=True)
-    mitigation = entry | {"windows": windows, "mitigates": "bge-m3"}
-    config, models = with_stand_ins(["bge-m3", "maxp"], registry={"maxp": mitigation})
+    changes = {"registry": {"maxp": entry | {"windows": windows}}, "compare": {"maxp": "bge-m3"}}
+    config, _ = with_stand_ins(["bge-m3", "maxp"], **changes)
 
     assert config.models == ["all-minilm-l6-v2-for-bge-m3", "all-minilm-l6-v2-for-maxp"]
-    assert models[config.models[1]].mitigates == config.models[0]
+    assert config.compare == {config.models[1]: config.models[0]}
 
 
 def test_bases_share_a_small_network_under_the_names_of_what_is_trained():

@@ -75,7 +75,10 @@ def test_the_example_is_what_the_package_computes():
         "1": [*relative, *(table.counts * relative).sum(axis=1)],
     }
     allowed = {f"{value:.{digits[-1]}f}" for digits, all_ in computed.items() for value in all_}
-    pages = {"psi.md": "## An example to recompute", "psi-method.md": "### The test, by the example"}
+    pages = {
+        "psi.md": "## An example to recompute",
+        "psi-method.md": "### The test, by the example",
+    }
     sections = [(DOCS / page).read_text("utf-8").split(title)[1] for page, title in pages.items()]
     written = numbers_of(" ".join(re.split("\n##+ ", section)[0] for section in sections))
     assert written <= allowed

@@ -77,10 +77,8 @@ def with_stand_ins(config: "Config", llms: Iterable[str]) -> "Config":
     entries: dict[str, Model] = {}
     for name, new in of_models.items():  # the first of each kind comes first
         entries.setdefault(new, _entry(models[name], f"{new.split('-for-')[0]} in place of {name}"))
-    compare = config.probes.compare.items()
-    probes: dict[str, Any] = {
+    probes = {
         "saliency_min_tokens": min(config.probes.saliency_min_tokens, MOST_TRAINING_TOKENS),
-        "compare": {a: b for a, b in compare if of_models.get(a, a) != of_models.get(b, b)},
     }
     changed = config.model_copy(
         update={
