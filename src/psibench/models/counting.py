@@ -1,4 +1,4 @@
-"""Token counts by a named tokenizer."""
+"""Token counts by a tokenizer that a setting names."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,10 +20,10 @@ CHUNK = 1024  # texts per tokenizer call
 
 
 def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
-    """Load a tokenizer: a checkpoint's, or a tokenizer.json by itself.
+    """Load the tokenizer of a checkpoint, or a tokenizer.json.
 
-    The InputError of one that cannot be loaded says what names it, ``option``, and what else it may
-    be, ``also``.
+    ``option`` and ``also`` are for the InputError: the setting with the name, and further allowed
+    names.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -32,18 +32,18 @@ def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
             return PreTrainedTokenizerFast(tokenizer_file=str(file))
         path = resolve_checkpoint(name, part="tokenizer")
         return check_tokenizer(AutoTokenizer.from_pretrained(path), Path(path))
-    except Exception as error:  # the tokenizers library raises nothing narrower
-        said = " ".join(str(error).split())  # transformers' are of several lines
+    except Exception as error:  # the tokenizers library raises plain Exception
+        reason = " ".join(str(error).split())  # transformers' messages have several lines
         raise InputError(
-            f"{option} {name!r}: cannot be loaded ({said}). Give a checkpoint folder, its "
+            f"{option} {name!r}: cannot be loaded ({reason}). Give a checkpoint folder, its "
             f"tokenizer.json, a hub name, embedded:all-MiniLM-L6-v2{also}."
         ) from error
 
 
 def token_counter(name: str) -> TokenCounter:
-    """Return texts -> (n_texts,) int32 token counts, special tokens left out.
+    """Return a function from texts to (n_texts,) int32 token counts without special tokens.
 
-    ``words`` splits on white space; any other name is a checkpoint with a tokenizer.
+    ``words`` splits at white space; any other name is a checkpoint with a tokenizer.
 
     Raises
     ------
@@ -58,19 +58,19 @@ def token_counter(name: str) -> TokenCounter:
 
 
 def counter_of(tokenizer: Any) -> TokenCounter:
-    """Return texts -> (n_texts,) int32 token counts by a tokenizer, special tokens left out."""
+    """Return a function from texts to (n_texts,) int32 counts without special tokens."""
 
     def count(texts: list[str]) -> list[int]:
-        found = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
-        return [len(ids) for ids in found]
+        encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+        return [len(ids) for ids in encoded]
 
     return _by_chunks(count)
 
 
 def _embedded_counter(name: str) -> TokenCounter:
-    """Count by the tokenizer.json alone: transformers takes longer to import than most jobs run.
+    """Count by the tokenizers library: importing transformers takes longer than most jobs.
 
-    Of the embedded checkpoint both are known to give the same counts.
+    Both give the same counts for the embedded checkpoint.
     """
     from tokenizers import Tokenizer
 
