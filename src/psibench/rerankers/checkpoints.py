@@ -20,8 +20,7 @@ _PAIRS_PER_CALL = 1024  # of the tokenizer
 
 
 class Tokens(NamedTuple):
-    """A model's input: (n_tokens,) token ids, and for a template of pairs each token's text, 0 or
-    1.
+    """A model's input: (n_tokens,) token ids and, for a template of pairs, each token's text (0/1).
     """
 
     ids: np.ndarray
@@ -129,7 +128,7 @@ class CheckpointScorer:
 
 
 def number_format(entry: CheckpointReranker, device: str) -> str:
-    """Return a reranker's number format: for FlagEmbedding float16 (float32 on a CPU), as in the
+    """Return a reranker's number format; FlagEmbedding's is float16 (on a CPU float32), as in
     papers.
     """
     if isinstance(entry, FlagEmbeddingReranker):

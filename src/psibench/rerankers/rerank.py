@@ -1,5 +1,4 @@
-"""Stage ``rerank``: rerank the best documents of a first stage, and record the texts' visible
-parts.
+"""Stage ``rerank``: rerank a first stage's best documents, and record the visible parts of texts.
 """
 
 from collections.abc import Callable, Sequence

@@ -31,7 +31,7 @@ from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
 from psibench.rerankers.protocols import Pair, Reranker, Scores, has_text
 from psibench.stopping import watched_stop
-from psibench.store.pairs import PairStore, nothing_found, pair_keys
+from psibench.store.pairs import PairStore, pair_keys, unknown_scores
 
 logger = logging.getLogger("psibench")
 
@@ -128,7 +128,7 @@ def score_pairs(
         pair_keys([pairs[i] for i in with_text]), return_index=True, return_inverse=True
     )
     distinct = [pairs[with_text[i]] for i in first]
-    known = (store.find if store is not None else nothing_found)(keys)
+    known = (store.find if store is not None else unknown_scores)(keys)
     lengths = np.array([-len(query) - len(text) for query, text in distinct], dtype=np.int64)
     todo = np.flatnonzero(~known.known)
     todo = todo[np.argsort(lengths[todo], kind="stable")]

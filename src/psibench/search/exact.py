@@ -251,8 +251,7 @@ def on_device(array: np.ndarray, device: str) -> "torch.Tensor":
 
 @contextmanager
 def _one_thread_each(*, with_torch: bool) -> Iterator[tuple[ThreadPoolExecutor, int]]:
-    """Start as many threads as faiss or torch would use; each computes separately, for some
-    queries.
+    """Start as many threads as faiss or torch would use; each computes for other queries.
 
     Threads that share a matrix product wait for each other after every step. On cores with other
     processes this takes several times as long.

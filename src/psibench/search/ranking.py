@@ -74,9 +74,7 @@ class BestDocuments:
         self._keys = rank_keys(unused, np.zeros(self.k, np.int64))
 
     def scores(self, rows: slice) -> np.ndarray:
-        """Return the scores of some queries, (n_rows, k) float32, in any order; unused cells are
-        -inf.
-        """
+        """Return the scores of some queries, (n_rows, k) float32, in any order; -inf if unused."""
         return _scores_of(self._keys[rows])
 
     def merge(self, rows: slice, scores: np.ndarray, documents: np.ndarray) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from psibench.search.exact import SEARCH_BLOCK_BYTES
 from psibench.search.ranking import BestDocuments, DocumentVectors, TopK
-from psibench.store.vectors import PART, Vectors
+from psibench.store.vectors import TERM_BASE, Vectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -28,7 +28,7 @@ def as_matrix(vectors: Vectors, n_terms: int) -> "csr_array":
     from scipy.sparse import csr_array
 
     values = vectors.values.reshape(-1, 3)
-    terms = (values[:, 0] * PART + values[:, 1]).astype(np.int64)
+    terms = (values[:, 0] * TERM_BASE + values[:, 1]).astype(np.int64)
     weights = np.where(terms < n_terms, values[:, 2], 0.0).astype(np.float64)
     inside = np.minimum(terms, n_terms - 1)
     return csr_array((weights, inside, vectors.offsets), shape=(len(vectors.counts), n_terms))
@@ -56,7 +56,7 @@ def search_sparse_vectors(
     n_queries = len(queries.counts)
     best = BestDocuments(k, n_queries, source.n_documents)
     if best.k and len(queries.values):
-        highest = queries.values[:, 0] * PART + queries.values[:, 1]
+        highest = queries.values[:, 0] * TERM_BASE + queries.values[:, 1]
         weights = as_matrix(queries, int(highest.max()) + 1)
         for numbers, block in source.blocks(block_bytes // 2):
             documents = as_matrix(block, weights.shape[1]).T.tocsr()
