@@ -145,14 +145,14 @@ def test_slices_in_different_number_formats_are_refused(tmp_path, paths):
 
 
 def test_a_text_that_changes_while_a_job_encodes_is_refused(tmp_path, paths, monkeypatch):
-    encode_texts = job.encode_texts
+    encode_sources = job.encode_sources
 
     def changing(*args, **options):
-        found = encode_texts(*args, **options)
+        found = encode_sources(*args, **options)
         write_texts(tmp_path / "a", {"a0": "something else"})
         return found
 
-    monkeypatch.setattr(job, "encode_texts", changing)
+    monkeypatch.setattr(job, "encode_sources", changing)
     with pytest.raises(InputError, match="1 of 1 texts are not encoded"):
         encode(paths, STATIC, tmp_path)
 

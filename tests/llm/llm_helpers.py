@@ -16,7 +16,7 @@ from openai import _base_client
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore, stored_answers
-from psibench.llm.asking import Item, OutcomeSink
+from psibench.llm.asking import AskItem, OutcomeSink
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
@@ -47,8 +47,8 @@ def request(number: int = 0, **changes) -> Request:
     )
 
 
-def items(n: int, **changes) -> list[Item]:
-    return [Item(f"item-{number}", request(number, **changes)) for number in range(n)]
+def items(n: int, **changes) -> list[AskItem]:
+    return [AskItem(f"item-{number}", request(number, **changes)) for number in range(n)]
 
 
 def answer(number: int = 0, text: str = '{"verdict": "yes"}', **changes) -> Answer:

@@ -22,7 +22,7 @@ from llm_helpers import (
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.connection import open_client
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Sampling
@@ -35,7 +35,7 @@ KEY = "planted-key-0123456789abcdef"
 
 def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
     first, stand_in = ask(items(30), tmp_path), FaultyStandIn()
-    changed = [Item(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
+    changed = [AskItem(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
     second = ask(changed, tmp_path, server=stand_in)
     assert (stand_in.asked.total(), second.totals.n_from_store) == (10, 20)
     for item in items(30)[10:]:
@@ -258,11 +258,11 @@ PRICE = Price(input_usd=1.0, output_usd=10.0, as_of=date(2026, 1, 1))
 # A reply of 1,000 input and 100 output tokens costs 0.001 + 0.001 = 0.002 USD.
 
 
-def long_items(n: int) -> list[Item]:
+def long_items(n: int) -> list[AskItem]:
     """Items that may cost up to about 1,450 + 100 tokens = 0.0025 USD each."""
     sampling = Sampling(max_output_tokens=100)
     asked = [(Message("user", "x" * 1200 + str(number)),) for number in range(n)]
-    return [Item(m[0].content, request(sampling=sampling, messages=m)) for m in asked]
+    return [AskItem(m[0].content, request(sampling=sampling, messages=m)) for m in asked]
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
@@ -340,7 +340,7 @@ def test_a_key_that_leaves_this_machine_without_encryption_is_warned_of(
 
 def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):
     echo = request(0, response=PLAIN, messages=(Message("user", f"say {KEY} again"),))
-    run = ask([Item("a", echo)], tmp_path, chosen=keyed(monkeypatch))
+    run = ask([AskItem("a", echo)], tmp_path, chosen=keyed(monkeypatch))
     assert run.outcomes[0].value == {"text": "say [key] again"}
     assert KEY not in files_text(tmp_path)
 

@@ -14,7 +14,7 @@ from standin_batches import BatchStandIn
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm import batch
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.batch import read_result
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Budget, BudgetReachedError
@@ -40,7 +40,7 @@ def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(
 
 @both_backends
 def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
-    same = [Item(f"twin-{number}", request(0)) for number in range(12)]
+    same = [AskItem(f"twin-{number}", request(0)) for number in range(12)]
     run = ask(same, tmp_path, batch_settings(server.url, backend=backend))
     assert server.n_requests == 1
     assert len(run.by_item) == 12
@@ -49,7 +49,9 @@ def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
 
 @both_backends
 def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp_path, backend):
-    unknown = Item("odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"})))
+    unknown = AskItem(
+        "odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"}))
+    )
     chosen = batch_settings(server.url, backend=backend)
     run = ask([*items(3), unknown], tmp_path, chosen)
     assert run.error is None
@@ -61,9 +63,9 @@ def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp
     assert server.n_requests == 5
 
 
-def long_item(number: int, n_chars: int) -> Item:
+def long_item(number: int, n_chars: int) -> AskItem:
     text = f"{number} " + "x" * n_chars
-    return Item(f"long-{number}", request(0, response=PLAIN, messages=(Message("user", text),)))
+    return AskItem(f"long-{number}", request(0, response=PLAIN, messages=(Message("user", text),)))
 
 
 def test_batches_are_cut_by_size_and_what_fits_into_no_file_fails(server, tmp_path, monkeypatch):
@@ -202,7 +204,7 @@ KEY = "planted-key-0123456789abcdef"
 PRICE = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
 
 
-def priced_items(n: int) -> list[Item]:
+def priced_items(n: int) -> list[AskItem]:
     return items(n, sampling=Sampling(max_output_tokens=100))
 
 

@@ -8,7 +8,7 @@ import pytest
 from llm_helpers import COMPLETION, ScriptedServer, ask, ask_client, items, settings, stored
 
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.client import OpenAIChatClient, call_of
 from psibench.llm.limits import Budget
 from psibench.llm.request import Sampling
@@ -87,7 +87,7 @@ def completion(**changes) -> str:
     return json.dumps(COMPLETION | changes)
 
 
-def bounded(n: int) -> list[Item]:
+def bounded(n: int) -> list[AskItem]:
     return items(n, sampling=Sampling(max_output_tokens=100))
 
 

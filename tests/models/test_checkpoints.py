@@ -16,7 +16,7 @@ def test_unknown_embedded_checkpoint_lists_the_supported_ones():
 
 
 def test_embedded_checkpoint_without_its_package_is_a_missing_extra_and_no_bad_name(monkeypatch):
-    monkeypatch.setitem(checkpoints.EMBEDDED, "all-MiniLM-L6-v2", "no_such_package_here")
+    monkeypatch.setitem(checkpoints.EMBEDDED_PACKAGES, "all-MiniLM-L6-v2", "no_such_package_here")
     with pytest.raises(ModuleNotFoundError, match="no_such_package_here"):
         resolve_checkpoint("embedded:all-MiniLM-L6-v2")
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from psibench.errors import InputError
 from psibench.store import index, keyed
 from psibench.store.index import KEY, content_key
-from psibench.store.keyed import KeyedStore, Kind, Scan
+from psibench.store.keyed import KeyedStore, LogKind, Scan
 
 NUMBER = np.dtype([("key", KEY), ("value", "<u8")])
 
@@ -31,7 +31,7 @@ def scan(log: Path) -> Scan:
     return Scan(rows["key"], places, np.full(len(rows), NUMBER.itemsize), summary)
 
 
-NUMBERS = Kind("numbers", ".numbers", scan)
+NUMBERS = LogKind("numbers", ".numbers", scan)
 
 
 def key(number: int) -> bytes:
@@ -79,8 +79,8 @@ def indexes(folder) -> list[Path]:
 def small(monkeypatch):
     """Let a few rows be many blocks and runs."""
     monkeypatch.setattr(index, "BLOCK", 4)
-    monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.ROW.itemsize)
-    monkeypatch.setattr(index, "RUN", 3)
+    monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.INDEX_ROW.itemsize)
+    monkeypatch.setattr(index, "RUN_BLOCKS", 3)
     monkeypatch.setattr(keyed, "LOGS_AT_ONCE", 2)
 
 
@@ -99,7 +99,7 @@ def test_all_records_are_found_in_the_order_of_the_logs(tmp_path_factory, steps,
     stores = [KeyedStore(folder, NUMBERS) for _ in range(4)]
     added = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(index, "DENSE", dense)
+        patched.setattr(index, "ROWS_PER_LOOKUP", dense)
         patched.setattr(keyed, "LIVING_S", living_s)
         for what, job, numbers in steps:
             if what == "add":
@@ -113,7 +113,7 @@ def test_all_records_are_found_in_the_order_of_the_logs(tmp_path_factory, steps,
             expected = sorted((log, at) for one, log, at in added if one == number)
             assert [(log, at) for log, at, _ in store.records(key(number))] == expected
         places = store.find(np.array([key(number) for number in range(27)], KEY))
-        rows = zip(places.which, places.logs, places.places, strict=True)
+        rows = zip(places.which, places.logs, places.starts, strict=True)
         assert [(which, places.names[log], at) for which, log, at in rows] == sorted(added)
         assert sum(store.summaries()) == 7 * len(added)
 
@@ -129,7 +129,7 @@ def test_opening_reads_ends_of_few_indexes_and_no_log(tmp_path, monkeypatch):
         return os.pread(handle, n_bytes, at)
 
     monkeypatch.setattr(index, "_read_file", counted)
-    monkeypatch.setattr(keyed.Kind, "scan", None, raising=False)
+    monkeypatch.setattr(keyed.LogKind, "scan", None, raising=False)
     store = opened(tmp_path)
     assert values(store, 123) == [123]
     assert values(store, 600) == []
@@ -306,9 +306,9 @@ def test_keys_that_begin_alike_are_told_apart_however_many(tmp_path):
     store.refresh()
     assert [len(store.records(one)) for one in alike] == [1, 0] * 20
     for dense in (0, 10**6):
-        index.DENSE, before = dense, index.DENSE
+        index.ROWS_PER_LOOKUP, before = dense, index.ROWS_PER_LOOKUP
         assert store.find(np.array(alike, KEY)).which.tolist() == [*range(0, 40, 2)]
-        index.DENSE = before
+        index.ROWS_PER_LOOKUP = before
 
 
 def test_a_key_inside_another_ones_row_is_not_found(tmp_path):
@@ -316,13 +316,13 @@ def test_a_key_inside_another_ones_row_is_not_found(tmp_path):
     (path,) = indexes(tmp_path)
     data = path.read_bytes()
     store = opened(tmp_path)
-    for at in range(1, index.ROW.itemsize):
+    for at in range(1, index.INDEX_ROW.itemsize):
         assert store.records(data[:8] + data[at + 8 : at + 16]) == []
 
 
 def write_until_killed(folder: Path) -> None:
     """Add numbers, told on stdout once they are stored, in logs of a few."""
-    kind = Kind("numbers", ".numbers", scan, log_bytes=7 * NUMBER.itemsize)
+    kind = LogKind("numbers", ".numbers", scan, log_bytes=7 * NUMBER.itemsize)
     store = KeyedStore(folder, kind)
     for number in range(10**9):
         store.add(record(number, number))

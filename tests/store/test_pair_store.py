@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from psibench.errors import InputError
 from psibench.store import pairs
 from psibench.store.index import KEY
-from psibench.store.pairs import ROW, PairStore, pair_keys
+from psibench.store.pairs import SCORE_ROW, PairStore, pair_keys
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
 KEYS = pair_keys(PAIRS)
@@ -60,7 +60,7 @@ def test_block_that_fails_seals_what_was_added(store):
 
 
 def flipped(data: bytes) -> bytes:
-    place = ROW.itemsize + 20
+    place = SCORE_ROW.itemsize + 20
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
@@ -68,7 +68,7 @@ def flipped(data: bytes) -> bytes:
     ("damage", "known"),
     [
         *(
-            (lambda data, n=n: data[: 2 * ROW.itemsize + n], [True, True, False])
+            (lambda data, n=n: data[: 2 * SCORE_ROW.itemsize + n], [True, True, False])
             for n in (1, 20, 35)
         ),
         (flipped, [True, False, True]),
@@ -159,7 +159,7 @@ def test_store_is_a_dictionary_that_keeps_the_first_value(
     tmp_path_factory, batches, asked, per_log
 ):
     root = tmp_path_factory.mktemp("store")
-    short = replace(pairs.SCORES, log_bytes=per_log * ROW.itemsize)
+    short = replace(pairs.SCORES, log_bytes=per_log * SCORE_ROW.itemsize)
     with mock.patch.object(pairs, "SCORES", short):
         store = PairStore(root, "f" * 64)
     model: set[int] = set()

@@ -27,7 +27,7 @@ class EncodeStats:
     Attributes
     ----------
     asked
-        Texts, including those in the store.
+        Number of texts, including texts in the store.
     texts, tokens
         Encoded by this job.
     padded_tokens
@@ -103,12 +103,12 @@ class TextEncoding:
         self._slowest_write_s = 0.0
 
     def add(self, keys: Sequence[bytes], items: Sequence[TokenizedText]) -> None:
-        """Encode those of the texts that the store lacks, the longest first.
+        """Encode the texts that the store lacks, the longest first.
 
         Parameters
         ----------
         keys
-            Address of each text, including its salt; different from those of earlier calls.
+            Address of each text, including its salt; none may occur in an earlier call.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class TextEncoding:
     def _forward(
         self, windows: list[np.ndarray], content: list[np.ndarray]
     ) -> list[np.ndarray] | None:
-        """Encode a batch; return None if the memory does not suffice (see `TokenBudget.run`)."""
+        """Encode a batch; return None if memory does not suffice (`TokenBudget.run`)."""
         rows, longest = len(windows), len(windows[0])
         try:
             vectors = self._budget.run(
@@ -202,8 +202,7 @@ class TextEncoding:
             raise
 
     def _is_time(self) -> bool:
-        """Tell whether enough texts are finished for a part: few large files are better than many.
-        """
+        """Return whether enough texts are finished for a part: few large files are better than many."""
         if self._done_tokens < self._settings.tokens_per_part:
             return False
         return time.perf_counter() - self._written >= self._settings.seconds_per_part

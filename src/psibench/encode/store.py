@@ -169,7 +169,7 @@ class EmbeddingStore:
     def blocks(
         self, keys: Sequence[bytes] | np.ndarray, block_bytes: int
     ) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield indices in ``keys``, (n,) int64, with the vectors of these texts.
+        """Yield the vectors of some texts, with their indices in ``keys``, (n,) int64.
 
         Each index occurs once, in the order of the store's parts. The keys, one block and the parts
         read ahead are in memory.
@@ -222,7 +222,7 @@ class StoredDocuments:
         return StoredDocuments(self.store, self.keys[documents])
 
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield documents in the order of the store; see `DocumentVectors`."""
+        """Yield documents in the store's order; see `DocumentVectors`."""
         return self.store.blocks(self.keys, block_bytes)
 
 
@@ -235,8 +235,7 @@ class _Parts:
         self._stored = KeyedStore(folder, VECTOR_PARTS)
 
     def find(self, keys: np.ndarray) -> Records:
-        """Return the locations of the keys that are stored; if several parts have one, the first.
-        """
+        """Return the locations of the stored keys; if several parts have a key, the first one's."""
         self._stored.refresh()
         for name, dim in zip(self._stored.names, self._stored.summaries(), strict=True):
             if dim not in (1, self.dim) and self.dim > 1:  # 1: only texts without vectors
@@ -261,8 +260,7 @@ class _Parts:
 
 @dataclass(frozen=True)
 class _Texts:
-    """Locations of texts: number of the part, row in it, number of vectors, each (n_texts,) int64.
-    """
+    """Locations of texts: number of the part, row, number of vectors, each (n_texts,) int64."""
 
     paths: list[Path]
     parts: np.ndarray

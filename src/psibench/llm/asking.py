@@ -22,7 +22,7 @@ from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 CHECK_EVERY_S = 0.2
 """Seconds between two checks whether the job has to end."""
@@ -32,7 +32,7 @@ GRACE_S = 10.0
 
 
 @dataclass(frozen=True)
-class Item:
+class AskItem:
     """One item of a stage: its id, and its first request."""
 
     id: str
@@ -84,8 +84,7 @@ class RequestChain:
         return None
 
     def replay_stored(self, stored: AnswerStore) -> Outcome | None:
-        """Record stored answers until there is an outcome; None if the next answer is not stored.
-        """
+        """Record stored answers until there is an outcome; None if the next one is not stored."""
         while (answer := stored.get(self.key)) is not None:
             if (outcome := self.record(answer)) is not None:
                 return outcome
@@ -132,7 +131,7 @@ class OutcomeSink:
         self._on_outcome = on_outcome
 
     def chains_to_ask(
-        self, items: Iterable[Item], store: AnswerStore, max_reasks: int
+        self, items: Iterable[AskItem], store: AnswerStore, max_reasks: int
     ) -> Iterator[RequestChain]:
         """Yield the chains of items that need a request; emit the outcomes of all other items.
 
@@ -145,7 +144,7 @@ class OutcomeSink:
             yield chain
 
     def _without_answer(
-        self, items: Iterable[Item], store: AnswerStore, max_reasks: int
+        self, items: Iterable[AskItem], store: AnswerStore, max_reasks: int
     ) -> Iterator[RequestChain]:
         for item in items:
             self.n_items += 1
@@ -178,7 +177,7 @@ class OutcomeSink:
         return chain.failure_outcome(failure)
 
     def should_give_up(self, most: int) -> bool:
-        """Tell whether ``most`` requests failed in a row.
+        """Return whether ``most`` requests failed in a row.
 
         If the server has answered any request of the job, in this run or before, rejected requests
         do not count, because they show nothing about the server.
@@ -227,8 +226,8 @@ async def ask(
 
 
 async def run_workers(
-    items: Iterator[T],
-    handle: Callable[[T], Awaitable[None]],
+    items: Iterator[_T],
+    handle: Callable[[_T], Awaitable[None]],
     *,
     concurrency: int,
     check_stop: Callable[[], None] = lambda: None,

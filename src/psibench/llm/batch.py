@@ -29,9 +29,9 @@ from psibench.llm.client import call_of, filtered_answer, read_answer
 from psibench.llm.connection import (
     MOST_REPLY_BYTES,
     TryFailedError,
+    action_after,
     failures,
     open_client,
-    action_after,
     server_text,
     status_failure,
 )
@@ -470,8 +470,7 @@ class BatchServer:
         raise AssertionError("not reached")
 
     def find(self, name: str) -> str | None:
-        """Return the id of the batch with a name; None if unknown or the server lists no batches.
-        """
+        """Return the id of the batch with a name; None if the server does not list it."""
         seen = set[str]()
         with self._known(NO_LIST):
             for batch in self.client.batches.list(limit=100):

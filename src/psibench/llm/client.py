@@ -112,7 +112,9 @@ def read_answer(
     """
     try:
         choice = data["choices"][0]
-        is_filtered = str(choice.get("finish_reason")).lower() in FILTERED  # the message may be missing
+        is_filtered = (
+            str(choice.get("finish_reason")).lower() in FILTERED
+        )  # the message may be missing
         message = choice.get("message", {}) if is_filtered else choice["message"]
         refusal = message.get("refusal")
         answer = Answer(
@@ -159,7 +161,7 @@ def _text(content: Any) -> str:
 
 
 def _has_reasoning(message: Mapping[str, Any]) -> bool:
-    """Tell whether a server sent thoughts separately from the text, in any service's field."""
+    """Return whether a server sent thoughts separately from the text, in any service's field."""
     parts = message.get("content")
     others = [part.get("type", "text") for part in parts] if isinstance(parts, list) else []
     return any(message.get(name) for name in REASONING_FIELDS) or bool(set(others) - TEXT_TYPES)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("psibench")
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 Action = Literal["retry", "reject", "stop"]
 """After a failure: try again, give this request up, or send no request at all."""
 
@@ -109,8 +109,8 @@ class Connection:
         logger.info("asking %s at %s, up to %d requests at once", model, url, policy.concurrency)
 
     async def post(
-        self, path: str, call: Call, body: Callable[[], bytes], read: Callable[[Any, float], T]
-    ) -> T:
+        self, path: str, call: Call, body: Callable[[], bytes], read: Callable[[Any, float], _T]
+    ) -> _T:
         """Send a request until a reply can be read, at most ``max_reasks`` times more than once.
 
         ``path`` is relative to the address, or a whole address; ``body`` makes the body, when its

@@ -161,7 +161,7 @@ class EmbeddingClient(Connection):
     budget
         Limit on the cost of requests.
     dim
-        Required dimensions of vectors; None: those of the first vectors.
+        Required dimensions of vectors; None: the dimensions of the first vectors.
     """
 
     def __init__(

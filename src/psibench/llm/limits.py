@@ -69,18 +69,16 @@ class Budget:
 
     @property
     def free_usd(self) -> float:
-        """Money neither spent nor reserved; negative if running batches reserve more than the rest.
-        """
+        """Money neither spent nor reserved; negative if running batches reserve more than the rest."""
         return self.limit_usd - self.spent_usd - self._reserved_usd
 
     def reserve(self, most: Usage) -> float | None:
-        """Reserve the cost of the most tokens a request can use; None if it exceeds the free money.
-        """
+        """Reserve the cost of the most tokens a request can use; None if money is short."""
         fits = self._cost(most) <= self.free_usd + 1e-12 * self.limit_usd
         return self.hold(most) if fits else None
 
     def hold(self, most: Usage) -> float:
-        """Reserve the cost of a running batch, even if it exceeds the free money."""
+        """Reserve the cost of a running batch, even if money is short."""
         money = self._cost(most)
         self._reserved_usd += money
         return money
@@ -106,7 +104,7 @@ class Budget:
         call.is_under_way, call.reserved_usd, call.reported_usage = True, reserved_usd, None
 
     def finish(self, call: Call, used: Usage | None) -> None:
-        """Replace an HTTP request's reservation by its cost; None: it may have used all of it.
+        """Replace an HTTP request's reservation by its cost; None counts as the whole reservation.
 
         Only the first call after an admission counts.
         """

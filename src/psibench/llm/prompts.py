@@ -63,8 +63,9 @@ class PromptTemplate:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of all that decides replies (templates, schema, form), for provenance: 64 hex
-        digits.
+        """Hash of everything that decides replies (templates, schema, form), for provenance.
+
+        64 hex digits.
         """
         response, form = self.response.schema, self.response.form
         plain = [] if form == "json" else [form]
@@ -77,8 +78,7 @@ class PromptTemplate:
 
     @cached_property
     def _tag(self) -> re.Pattern[str] | None:
-        """Pattern for the beginning of the template's tags, opening or closing; None without tags.
-        """
+        """Pattern for the beginning of a tag of the template; None if it has no tags."""
         names = sorted({name for _, text in self.messages for name in _TAG.findall(text)})
         if not names:
             return None
@@ -194,9 +194,7 @@ def _check_variables(
             used |= Template(text).variables
         except TEMPLATE_ERRORS as error:
             line = getattr(error, "lineno", "?")
-            raise InputError(
-                f"{path}: message {role}, line {line}: {error_text(error)}"
-            ) from error
+            raise InputError(f"{path}: message {role}, line {line}: {error_text(error)}") from error
     if used != set(variables):
         raise InputError(
             f"{path}: the header names the variables {', '.join(sorted(variables)) or 'none'}, but "
@@ -210,8 +208,7 @@ def task_requests(
     """Yield the items of a task with their requests, in order.
 
     ``section`` is the task's section of the benchmark's config, ``prompt`` its template, ``llm``
-    the language model that the section names; ``tables`` are those that the task reads, for some
-    documents.
+    the language model that the section names; ``tables`` are the task's inputs for some documents.
 
     Raises
     ------

@@ -214,7 +214,7 @@ def without_thoughts(text: str, form: ReplyForm = "json") -> str:
 
 
 def has_thoughts(text: str, form: ReplyForm = "json") -> bool:
-    """Tell whether a reply has thoughts to be removed."""
+    """Return whether a reply has thoughts to be removed."""
     try:
         return _outside_thoughts(_final_channel(text), form) != text
     except MalformedReplyError:
@@ -389,7 +389,7 @@ def _only(values: Sequence[Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def _opening_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Match the beginning of an object with one of these keys."""
+    """Match the beginning of an object with one of several keys."""
     keys = "|".join(map(re.escape, names)) or r"(?!)"
     return re.compile(rf"[{{\[]\s*[\"'“]?(?:{keys})[\"'”]?\s*[:：=]", re.IGNORECASE)
 
@@ -452,7 +452,7 @@ def _shaped_object(value: Any, properties: Mapping[str, Mapping[str, Any]]) -> A
 
 
 def _differ_in_case(value: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Tell whether an object has one of the names in two spellings, with two values."""
+    """Return whether an object has one of the names in two spellings, with two values."""
     wanted, last = set(map(str.lower, names)), _by_name(value)
     folded = ((str(name).strip().lower(), inner) for name, inner in value.items())
     return any(name in wanted and _differ(inner, last[name]) for name, inner in folded)

@@ -10,14 +10,14 @@ from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item, OutcomeSink, ask
+from psibench.llm.asking import AskItem, OutcomeSink, ask
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings, Price, price_of
 
 
 def ask_all(
-    items: Iterable[Item],
+    items: Iterable[AskItem],
     settings: LlmSettings,
     *,
     store: str | Path,
@@ -25,7 +25,7 @@ def ask_all(
     prices: Mapping[str, Price] | None = None,
     check_stop: Callable[[], None] = lambda: None,
 ) -> OutcomeSink:
-    """Pass the outcome of each item to ``on_outcome``, and ask for those that are not stored.
+    """Pass the outcome of each item to ``on_outcome``, and ask for outcomes that are not stored.
 
     If the store has all outcomes, no server is needed or started.
 

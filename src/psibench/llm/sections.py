@@ -166,10 +166,9 @@ class LlmSettings(Section):
         return self
 
     def retirement(self, today: date | None = None) -> tuple[bool, str] | None:
-        """Return whether the service has stopped serving the model, and a description; None if it
-        serves.
+        """Return whether the service has stopped serving the model, and a description.
 
-        ``today`` is the day in UTC by default.
+        None if it has no date. ``today`` is the day in UTC by default.
         """
         if self.retired is None:
             return None
@@ -212,7 +211,7 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price:
     Raises
     ------
     InputError
-        If there is none.
+        If the model has no price.
     """
     if model in prices:
         return prices[model]

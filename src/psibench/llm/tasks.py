@@ -47,7 +47,7 @@ class TaskItem:
 
 
 @dataclass(frozen=True)
-class TaskRows:
+class Gathered:
     """Rows made from a task's usable replies, in order of the documents.
 
     ``dropped`` has the contents of replies that the task refused, with reasons (`DROPPED_SCHEMA`;
@@ -95,7 +95,7 @@ class LlmTask:
     reads: tuple[str, ...]
     spec: TableSpec
     items: Callable[[Tables, Any], Iterator[TaskItem]]
-    gather: Callable[[Tables, Any, Iterable[Replied]], TaskRows]
+    gather: Callable[[Tables, Any, Iterable[Replied]], Gathered]
     prompt: str | None = None
     documents: TableSpec = DOCUMENTS
 
@@ -128,8 +128,7 @@ def refusal(
     item_id: str | None = None,
     detail: str | None = None,
 ) -> Dropped:
-    """Return the row of an item whose reply is refused, or with ``item_id`` of a part of the reply.
-    """
+    """Return the row of a refused reply, or with ``item_id`` of a refused part of the reply."""
     return Dropped(
         stage,
         unit,

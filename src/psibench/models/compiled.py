@@ -158,7 +158,7 @@ def _wanted_engine() -> str:
 
 
 def _attends_in_parts(config: Any) -> bool:
-    """Tell whether a token attends to a part of its text only.
+    """Return whether a token attends to a part of its text only.
 
     OpenVINO returns NaN for a window that is all padding, and then for the whole text. Only texts
     padded by more than a window show it, so comparing a few texts cannot rule it out. A network
@@ -278,7 +278,7 @@ def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
 
 
 def _keep(folder: Path, write: Callable[[Path], object]) -> None:
-    """Write files into a folder of the cache, all of them or none."""
+    """Write files into a folder of the cache; after an error it has none."""
     with suppress(OSError):  # if the cache is not writable, the next job converts again
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:

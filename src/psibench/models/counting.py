@@ -15,8 +15,8 @@ from psibench.models.checkpoints import (
 from psibench.models.weights import check_tokenizer
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
-WORDS = "words"
-CHUNK = 1024  # texts per tokenizer call
+WHITESPACE_WORDS = "words"
+_TEXTS_PER_CALL = 1024  # of the tokenizer
 
 
 def load_tokenizer(name: str, *, option: str, also: str = "") -> Any:
@@ -50,11 +50,13 @@ def token_counter(name: str) -> TokenCounter:
     InputError
         If the tokenizer cannot be loaded.
     """
-    if name == WORDS:
+    if name == WHITESPACE_WORDS:
         return count_whitespace_tokens
     if name.startswith(EMBEDDED_PREFIX):
         return _embedded_counter(name)
-    return counter_of(load_tokenizer(name, option="length_tokenizer", also=f", or {WORDS}"))
+    return counter_of(
+        load_tokenizer(name, option="length_tokenizer", also=f", or {WHITESPACE_WORDS}")
+    )
 
 
 def counter_of(tokenizer: Any) -> TokenCounter:
@@ -84,7 +86,10 @@ def _embedded_counter(name: str) -> TokenCounter:
 
 def _by_chunks(count: Callable[[list[str]], Iterable[int]]) -> TokenCounter:
     def counted(texts: Sequence[str]) -> np.ndarray:
-        chunks = (list(texts[start : start + CHUNK]) for start in range(0, len(texts), CHUNK))
+        chunks = (
+            list(texts[start : start + _TEXTS_PER_CALL])
+            for start in range(0, len(texts), _TEXTS_PER_CALL)
+        )
         return np.array([n for chunk in chunks for n in count(chunk)], dtype=np.int32)
 
     return counted

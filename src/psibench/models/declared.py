@@ -1,7 +1,7 @@
 """Compare a registry entry with the settings that its checkpoint's files declare.
 
-The files are those of sentence-transformers (modules.json, config_sentence_transformers.json,
-sentence_bert_config.json, the pooling's config.json) and of the tokenizer. Settings that they leave
+The files belong to sentence-transformers (modules.json, config_sentence_transformers.json,
+sentence_bert_config.json, the pooling's config.json) and to the tokenizer. Settings that they leave
 open are not compared. An entry may depart on purpose, as in papers: `psibench models --check`
 reports it by its exit code, loading logs a warning, and the entry's setting is used.
 """
@@ -22,7 +22,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
     declared_prompts,
-    read_json,
+    read_json_object,
     read_modules,
     refuse_foreign_code,
     transformer_folder,
@@ -39,7 +39,7 @@ Compared = SentenceTransformerModel | FlagEmbeddingModel
 
 ROLE_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Prompt names that sentence-transformers accepts for a role; the first that exists is used."""
-_POSITIONS_KEY = "max_position_embeddings"
+POSITIONS_KEY = "max_position_embeddings"
 UNLIMITED = 10**9
 """Tokens; tokenizers without a limit store a number far above this."""
 
@@ -53,7 +53,7 @@ def declared_number(
 
     Raises InputError if the value is no number from 1 on.
     """
-    config = read_json(path)
+    config = read_json_object(path)
     value = config.get(key) if of is None else (config.get(of) or {}).get(key)
     if value is None:
         return None
@@ -73,7 +73,7 @@ def declared_pooling(folder: Path) -> str:
     """
     modules = read_modules(folder)
     if not modules:
-        config = read_json(folder / "config.json")
+        config = read_json_object(folder / "config.json")
         is_decoder = (config.get("architectures") or [""])[0].endswith("ForCausalLM")
         return "lasttoken" if is_decoder and config.get("is_causal", True) else "mean"
     paths = [m["path"] for m in modules if m["type"].rpartition(".")[2] == "Pooling"]
@@ -174,7 +174,7 @@ def _uses(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def is_dense(uses: dict[str, Any]) -> bool:
-    """Tell whether a checkpoint's modules are for SentenceTransformer, by the keys of `USES`."""
+    """Return whether a checkpoint's modules are for SentenceTransformer, by the keys of `USES`."""
     return bool(uses.get("model_type", "SentenceTransformer") == "SentenceTransformer")
 
 
@@ -218,7 +218,7 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
     if given is None:
         return
     source = "tokenizer_config.json"
-    config = read_json(transformer_folder(folder) / source)
+    config = read_json_object(transformer_folder(folder) / source)
     pooled = _pooling_of(entry)
     if pooled in (None, "checkpoint"):
         pooled = declared_pooling(folder)
@@ -230,10 +230,10 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def _is_ended(entry: Any, folder: Path) -> bool:
-    """Tell whether the tokenizer itself adds a token after a text."""
-    from psibench.models.tokenizing import load_tokenizer
+    """Return whether the tokenizer itself adds a token after a text."""
+    from psibench.models.tokenizing import load_checkpoint_tokenizer
 
-    tokenizer = load_tokenizer(
+    tokenizer = load_checkpoint_tokenizer(
         transformer_folder(folder),
         trust_remote_code=entry.trust_remote_code,
         as_stored=getattr(entry, "architecture", "auto") != "auto",
@@ -271,7 +271,7 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
         fits = given <= declared if chosen else given == declared
         yield Comparison("max_tokens", given, declared, path.name, fits)
         return
-    limits = (("tokenizer_config.json", "model_max_length"), ("config.json", _POSITIONS_KEY))
+    limits = (("tokenizer_config.json", "model_max_length"), ("config.json", POSITIONS_KEY))
     for source, key in limits:
         limit = declared_number(transformer_folder(folder) / source, key)
         if limit is not None and limit < UNLIMITED:
@@ -279,8 +279,7 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def kept_dimensions(entry: Any, folder: Path) -> int | None:
-    """Return to how many dimensions vectors are cut, by the entry or its checkpoint; None: uncut.
-    """
+    """Return to how many dimensions vectors are cut, by the entry or its checkpoint; None: uncut."""
     if not isinstance(entry, SentenceTransformerModel) or entry.scoring != "cosine":
         return None
     return entry.dimensions or _declared_dimensions(folder)
@@ -300,12 +299,12 @@ def _dimensions(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def network_dimensions(folder: Path) -> int | None:
-    """Return the dimensions of a checkpoint's vectors by its files; None if they do not declare it.
+    """Return the dimensions of a checkpoint's vectors by its files; None if undeclared.
 
     The last Dense module decides, else the Pooling module, else the transformer's hidden size.
     """
     for module in reversed(read_modules(folder)):
-        config = read_json(folder / module["path"] / "config.json")
+        config = read_json_object(folder / module["path"] / "config.json")
         match module["type"].rpartition(".")[2]:
             case "Dense":
                 return config.get("out_features")
@@ -313,7 +312,7 @@ def network_dimensions(folder: Path) -> int | None:
                 width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
                 modes = declared_pooling(folder).split("+")
                 return width * len(modes) if isinstance(width, int) else None
-    return read_json(transformer_folder(folder) / "config.json").get("hidden_size")
+    return read_json_object(transformer_folder(folder) / "config.json").get("hidden_size")
 
 
 def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from psibench.errors import InputError
-from psibench.models.manifests import MAIN, Manifest, Part, file_sizes
+from psibench.models.manifests import MAIN, CheckpointPart, Manifest, file_sizes
 from psibench.tables.job import Job
 from psibench.tables.stage import stage
 
@@ -41,7 +41,7 @@ def run_download(job: Job) -> None:
     InputError
         As `download_checkpoint`.
     """
-    part = job.value("part", Part, default="model")
+    part = job.value("part", CheckpointPart, default="model")
     manifest = download_checkpoint(job.value("repo"), job.value("revision"), part=part)
     manifest.write(str(job.outputs["manifest"]))
     megabytes = sum(manifest.files.values()) / 1e6
@@ -51,7 +51,9 @@ def run_download(job: Job) -> None:
     )
 
 
-def download_checkpoint(repo: str, revision: str | None, *, part: Part = "model") -> Manifest:
+def download_checkpoint(
+    repo: str, revision: str | None, *, part: CheckpointPart = "model"
+) -> Manifest:
     """Download the files of a hub repository that psibench reads into the hub's cache (HF_HOME).
 
     If the hub does not answer, a complete snapshot in the cache is used.

@@ -10,7 +10,7 @@ GPUS = ("nvidia[0-9]*", "kfd", "dxg")
 
 @cache
 def has_gpus() -> bool:
-    """Tell whether this machine has GPU device files, without importing a GPU library."""
+    """Return whether this machine has GPU device files, without importing a GPU library."""
     return any(any(DEVICES.glob(pattern)) for pattern in GPUS)
 
 

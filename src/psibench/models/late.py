@@ -23,11 +23,16 @@ import numpy as np
 
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import USES, checkpoint_identity, read_json, read_modules
+from psibench.models.checkpoints import USES, checkpoint_identity, read_json_object, read_modules
 from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, pad_windows, padding_id, tokenize_texts
+from psibench.models.tokenizing import (
+    load_checkpoint_tokenizer,
+    pad_windows,
+    padding_id,
+    tokenize_texts,
+)
 from psibench.models.weights import (
     load_model,
     read_tensors,
@@ -245,11 +250,13 @@ def _read_port(_: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
         init_weight=matrix, module_input_name="token_embeddings",
     )  # fmt: skip
-    declared = read_json(folder / "artifact.metadata")
+    declared = read_json_object(folder / "artifact.metadata")
     query_tokens = declared.get("query_maxlen", 32)
     return {
-        "tokenizer": load_tokenizer(folder, as_stored=True),  # checks the files first
-        "transformer": flash_xlm_roberta.load(folder, read_json(folder / "config.json"), options),
+        "tokenizer": load_checkpoint_tokenizer(folder, as_stored=True),  # checks the files first
+        "transformer": flash_xlm_roberta.load(
+            folder, read_json_object(folder / "config.json"), options
+        ),
         "modules": torch.nn.Sequential(dense),
         "mask": MultiVectorMask(PUNCTUATION if declared.get("mask_punctuation", True) else []),
         "prefixes": {"query": "[QueryMarker] ", "document": "[DocumentMarker] "},
@@ -265,9 +272,9 @@ def _refuse_random_projection(folder: Path) -> None:
     Also refuses untrusted activation functions.
     """
     modules = read_modules(folder)
-    made_for = [read_json(folder / USES).get("model_type")]
+    made_for = [read_json_object(folder / USES).get("model_type")]
     if not modules:
-        made_for = read_json(folder / "config.json").get("architectures") or []
+        made_for = read_json_object(folder / "config.json").get("architectures") or []
     has_dense = any(module["type"].endswith("Dense") for module in modules)
     if not has_dense and not {"HF_ColBERT", "MultiVectorEncoder", "ColBERT"} & set(made_for):
         raise InputError(
@@ -279,7 +286,7 @@ def _refuse_random_projection(folder: Path) -> None:
 
 
 def _make_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
-    """Make a tokenizer read a marker as one token; prompts like "query: " are left alone.
+    """Make a tokenizer read a marker as one token; prompts like "query: " are not changed.
 
     Raises InputError if the vocabulary does not have the marker.
     """

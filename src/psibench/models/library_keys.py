@@ -13,7 +13,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
     declared_prompts,
-    read_json,
+    read_json_object,
     read_modules,
     transformer_folder,
 )
@@ -107,11 +107,11 @@ depend on padding (CNN), or belong to another kind of model."""
 def transformer_config(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the path and config of a checkpoint's transformer module, with current key names.
 
-    If there is none, the config is empty, and the path is the library's first choice.
+    Without such a file, the config is empty, and the path is the library's first choice.
     """
     subfolder = transformer_folder(folder)
     for path in (subfolder / name for name in TRANSFORMER_CONFIGS):
-        if config := read_json(path):
+        if config := read_json_object(path):
             renamed = {new: config.pop(old) for old, new in OLD_NAMES.items() if old in config}
             return path, config | renamed
     return subfolder / TRANSFORMER_CONFIGS[0], {}
@@ -131,7 +131,9 @@ def check_requirements(folder: Path) -> None:
     """Raise ImportError if the checkpoint requires package versions that are not installed."""
     from sentence_transformers.util.environment import check_version_requirements
 
-    check_version_requirements(read_json(folder / USES).get("requirements"), source=str(folder))
+    check_version_requirements(
+        read_json_object(folder / USES).get("requirements"), source=str(folder)
+    )
 
 
 def refuse_unknown_modules(folder: Path) -> None:
@@ -223,7 +225,7 @@ def refuse_other_classifier(folder: Path) -> None:
             "remove the key in a copy of the checkpoint"
         )
     path = transformer_folder(folder) / "config.json"
-    config = read_json(path)
+    config = read_json_object(path)
     own = config.get("sentence_transformers")
     declared = {
         f"{folder / USES}: activation_fn": uses.get("activation_fn"),

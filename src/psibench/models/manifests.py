@@ -19,7 +19,7 @@ FOLDER_VARIABLE = "PSIBENCH_CHECKPOINTS"
 MAIN = "main"
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
-Part = Literal["model", "tokenizer"]
+CheckpointPart = Literal["model", "tokenizer"]
 """What is downloaded: all files of a checkpoint that psibench reads, or only its tokenizer."""
 
 
@@ -42,14 +42,14 @@ class Manifest:
     commit: str
     folder: str
     files: Mapping[str, int]
-    part: Part = "model"
+    part: CheckpointPart = "model"
 
     def write(self, path: str | Path) -> None:
         """Write the manifest as JSON, atomically."""
         write_text(json.dumps(asdict(self), indent=2) + "\n", path)
 
 
-def manifest_name(repo: str, revision: str | None, part: Part = "model") -> str:
+def manifest_name(repo: str, revision: str | None, part: CheckpointPart = "model") -> str:
     """Return the file name of a manifest: OWNER--NAME@REVISION.json."""
     name = f"{repo}@{revision or MAIN}".replace("/", "--")
     return f"{name}.json" if part == "model" else f"{name}.{part}.json"
@@ -62,7 +62,9 @@ def read_manifest(path: str | Path) -> Manifest:
     return Manifest(**plain)
 
 
-def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Manifest | None:
+def find_manifest(
+    repo: str, revision: str | None, part: CheckpointPart = "model"
+) -> Manifest | None:
     """Return the manifest of a repository's download; None if it was not downloaded.
 
     The manifest of a whole checkpoint serves for its tokenizer, too.
@@ -101,5 +103,5 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def is_commit(revision: str | None) -> bool:
-    """Tell whether a revision is a commit, not a branch or tag."""
+    """Return whether a revision is a commit, not a branch or tag."""
     return revision is not None and COMMIT.fullmatch(revision) is not None

@@ -13,7 +13,7 @@ from typing import Any
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models.architectures import port
-from psibench.models.checkpoints import USES, read_json, read_modules
+from psibench.models.checkpoints import USES, read_json_object, read_modules
 from psibench.models.declared import TEXT_INPUT, declared_pooling, is_dense, kept_dimensions
 from psibench.models.library_keys import (
     check_requirements,
@@ -21,7 +21,7 @@ from psibench.models.library_keys import (
     refuse_unknown_modules,
     refuse_unread,
 )
-from psibench.models.tokenizing import load_tokenizer
+from psibench.models.tokenizing import load_checkpoint_tokenizer
 from psibench.models.weights import (
     check_tokenizer,
     checking_weights,
@@ -76,8 +76,7 @@ class Network:
 
     @property
     def pooling(self) -> tuple[str, ...]:
-        """sentence-transformers' names of the pooling modes; empty if states are pooled otherwise.
-        """
+        """sentence-transformers' names of the pooling modes; empty for another way of pooling."""
         modes = [module.pooling_mode for module in self.modules if hasattr(module, "pooling_mode")]
         named = modes[0] if len(modes) == 1 else ()
         return (named,) if isinstance(named, str) else tuple(named)
@@ -125,8 +124,8 @@ def load_network(
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
     else:
         refuse_for_port(folder)
-        tokenizer = load_tokenizer(folder, as_stored=True)
-        config = read_json(folder / "config.json")
+        tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
+        config = read_json_object(folder / "config.json")
         transformer = port(entry.architecture).load(folder, config, {"dtype": weights})
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
@@ -161,7 +160,7 @@ def _load_modules(
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    is_of_kind = is_dense(read_json(folder / USES))
+    is_of_kind = is_dense(read_json_object(folder / USES))
     listed = read_modules(folder) if is_of_kind else []
     module = listed[0] if listed else PLAIN_MODULE
     place = folder / module["path"]
@@ -184,7 +183,7 @@ def _load_modules(
 
 
 def _is_of_tokens(module: Any) -> bool:
-    """Tell whether a module (Dense, Normalize) changes vectors of tokens, not of texts."""
+    """Return whether a module (Dense, Normalize) changes vectors of tokens, not of texts."""
     return getattr(module, "module_input_name", None) == OUTPUT
 
 
@@ -204,9 +203,9 @@ def _refuse_without_token_vectors(
     """
     from sentence_transformers.sentence_transformer.modules import Dropout, Normalize, Pooling
 
-    kinds = [read_json(folder / USES).get("model_type", "")]
-    kinds += read_json(folder / "config.json").get("architectures") or []
-    if not is_dense(read_json(folder / USES)) or "HF_ColBERT" in kinds:
+    kinds = [read_json_object(folder / USES).get("model_type", "")]
+    kinds += read_json_object(folder / "config.json").get("architectures") or []
+    if not is_dense(read_json_object(folder / USES)) or "HF_ColBERT" in kinds:
         reason = f"psibench does not read the modules of a {next(filter(None, kinds))}"
     elif entry.architecture == "jina-v4":
         reason = "psibench does not read its multi_vector_projector"
@@ -231,7 +230,7 @@ def load_without_weights(entry: SentenceTransformerModel, folder: Path) -> Netwo
     Raises InputError as ``load_network``, except for errors in the weights.
     """
     if entry.architecture == "auto":
-        listed = read_modules(folder) if is_dense(read_json(folder / USES)) else []
+        listed = read_modules(folder) if is_dense(read_json_object(folder / USES)) else []
         module = listed[0] if listed else PLAIN_MODULE
         with without_weights(folder):
             first = _load_module(entry, folder, module)
@@ -239,7 +238,7 @@ def load_without_weights(entry: SentenceTransformerModel, folder: Path) -> Netwo
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
     else:
         refuse_for_port(folder)
-        tokenizer, transformer = load_tokenizer(folder, as_stored=True), None
+        tokenizer, transformer = load_checkpoint_tokenizer(folder, as_stored=True), None
     return Network(tokenizer, transformer, modules=None, masks_prompt=_masks_prompt(entry))
 
 
@@ -290,7 +289,7 @@ def text_transformer(first: Any, checkpoint: str) -> Any:
 def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
     """Load the modules after a checkpoint's first one, in float32.
 
-    If there are none, or a port's checkpoint lists modules with custom code, returns a mean
+    If the list is empty, or a port's checkpoint lists modules with custom code, returns a mean
     pooling.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
@@ -311,7 +310,7 @@ def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
 
 
 def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[Any]) -> list[Any]:
-    """Replace the checkpoint's pooling and dense layers by those of the entry."""
+    """Use the entry's pooling and dense layer instead of the checkpoint's."""
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     if entry.pooling != "checkpoint":
@@ -340,7 +339,7 @@ def without_positions(folder: Path, checkpoint: str) -> dict[str, Any]:
     InputError
         If the checkpoint's model type is not supported.
     """
-    kind = read_json(folder / "config.json").get("model_type")
+    kind = read_json_object(folder / "config.json").get("model_type")
     if kind not in ROTARY:
         raise InputError(
             f"checkpoint {checkpoint!r}: `positions: none` supports the model types "
@@ -358,7 +357,7 @@ def weights_format(device: str, dtype: str) -> str:
 
 
 def is_causal(backbone: Any) -> bool:
-    """Tell whether no token attends to a later one, so that padding after a text changes nothing.
+    """Return whether no token attends to a later one, so that padding after a text changes nothing.
 
     Attention modules declare it; running two short texts that differ in the last token confirms it.
     """

@@ -60,7 +60,7 @@ class TokenizedText:
         return sum(len(window) for window in self.windows)
 
     def vectors(self, by_window: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the text's vectors from those of its windows, given in order.
+        """Return the text's vectors from the vectors of its windows, given in order.
 
         A mean is scaled to unit length; if it is zero, the result is the zero vector.
         """

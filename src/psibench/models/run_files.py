@@ -24,7 +24,7 @@ def run_files(
 
 
 def is_per_domain(entry: RunFilesModel) -> bool:
-    """Tell whether there is a file per domain."""
+    """Return whether there is a file per domain."""
     return _DOMAIN_FIELD in entry.path
 
 

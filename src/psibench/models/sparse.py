@@ -91,8 +91,7 @@ class SparseTextEncoder:
         windows: Sequence[np.ndarray],
         content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
     ) -> list[np.ndarray]:
-        """Encode a batch; return the terms of each text with a weight above 0 as (n_terms, 3) rows.
-        """
+        """Encode a batch; return each text's terms with weights above 0, (n_terms, 3) rows."""
         terms = [np.empty((0, 3), np.float32)] * len(windows)
         for role in ROLES:
             members = [

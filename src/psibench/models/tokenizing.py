@@ -16,7 +16,7 @@ from psibench.models.weights import check_files, check_tokenizer
 _TEXTS_PER_CALL = 512  # limits the memory for offsets
 
 
-def load_tokenizer(
+def load_checkpoint_tokenizer(
     folder: Path, *, trust_remote_code: bool = False, as_stored: bool = False
 ) -> Any:
     """Load a checkpoint's tokenizer.
@@ -148,7 +148,7 @@ def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[i
 
 
 def append_tokens(item: TokenizedText, ids: Sequence[int]) -> TokenizedText:
-    """Append tokens to each window, after those that the tokenizer adds."""
+    """Append tokens to each window, after the tokenizer's last special token."""
     tail = np.array(ids, dtype=np.int32)
     return replace(
         item,

@@ -15,7 +15,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     NOT_TENSORS,
     declared_prompts,
-    read_json,
+    read_json_object,
     read_modules,
     transformer_folder,
 )
@@ -104,7 +104,9 @@ def load_model(kind: Any, folder: Path, *, trust_remote_code: bool, **options: A
     return model
 
 
-def check_network_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
+def check_network_config(
+    config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str
+) -> None:
     """Raise InputError if a key of a config has an unsupported value; missing keys pass."""
     for key, value in wanted.items():
         if (given := config.get(key, value)) != value:
@@ -218,7 +220,7 @@ def refuse_untrusted_activations(folder: Path, projection: str | None = None) ->
     """
     listed = [m["path"] for m in read_modules(folder) if m["type"].endswith("Dense")]
     for path in (folder / name for name in (*listed, projection) if name):
-        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
+        name = read_json_object(path / "config.json").get("activation_function", "torch.nn.")
         if not name.startswith("torch.nn."):
             raise InputError(
                 f"{path}: activation_function {name!r}; supported: classes of torch.nn"
@@ -259,7 +261,7 @@ def check_tokenizer(tokenizer: Any, folder: Path) -> Any:
     """
     if not tokenizer.is_fast:
         return tokenizer  # `tokenize_texts` refuses it
-    config = read_json(folder / "config.json")
+    config = read_json_object(folder / "config.json")
     of_text = config.get("text_config")
     inner = of_text.get("vocab_size") if isinstance(of_text, dict) else None
     wanted = config.get("vocab_size") or inner
@@ -279,7 +281,7 @@ def _check_sizes(folder: Path) -> None:
     """Refuse a config.json with a size that does not fit the weights in the folder."""
     weights = [path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern)]
     most = PARAMETERS_PER_BYTE * sum(path.stat().st_size for path in weights if path.is_file())
-    config = read_json(folder / "config.json")
+    config = read_json_object(folder / "config.json")
     for section in (config, config.get("text_config")) if most else ():
         if not isinstance(section, dict):
             continue

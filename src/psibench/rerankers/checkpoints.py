@@ -11,7 +11,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype
 from psibench.models.tokenizing import refuse_left_truncation
-from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
+from psibench.rerankers.protocols import RERANKER_VERSIONS, Scores, TextPair, sigmoid
 from psibench.tables.provenance import hash_params
 
 # Fields of an entry that do not change its scores, or that the fingerprint covers otherwise.
@@ -20,7 +20,9 @@ _PAIRS_PER_CALL = 1024  # of the tokenizer
 
 
 class Tokens(NamedTuple):
-    """A model's input: (n_tokens,) token ids and, for a template of pairs, each token's text (0/1).
+    """A model's input: (n_tokens,) token ids and token types.
+
+    In a template of pairs, the type of a token is the number of its text, 0 or 1; otherwise 0.
     """
 
     ids: np.ndarray
@@ -93,7 +95,7 @@ class CheckpointScorer:
     entry: CheckpointReranker
     dtype: str
     max_tokens: int
-    read: Callable[[Sequence[Pair]], Iterator[Reading]]
+    read: Callable[[Sequence[TextPair]], Iterator[Reading]]
     logits: Callable[[Sequence[Tokens]], Any]
 
     @property
@@ -108,11 +110,11 @@ class CheckpointScorer:
             }
         )
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[Tokens]:
+    def tokenize(self, pairs: Sequence[TextPair]) -> list[Tokens]:
         """Return the model's inputs for pairs."""
         return [reading.tokens for _, reading in self._readings(pairs)]
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+    def visible_char_ends(self, pairs: Sequence[TextPair]) -> list[int]:
         """Return how many leading characters of each text are in the model's input."""
         return [reading.visible_char_end(text) for (_, text), reading in self._readings(pairs)]
 
@@ -121,15 +123,16 @@ class CheckpointScorer:
         raw = np.asarray(self.logits(items).cpu(), dtype=np.float64)
         return Scores(raw, sigmoid(raw))
 
-    def _readings(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Reading]]:
+    def _readings(self, pairs: Sequence[TextPair]) -> Iterator[tuple[TextPair, Reading]]:
         for start in range(0, len(pairs), _PAIRS_PER_CALL):
             chunk = pairs[start : start + _PAIRS_PER_CALL]
             yield from zip(chunk, self.read(chunk), strict=True)
 
 
 def number_format(entry: CheckpointReranker, device: str) -> str:
-    """Return a reranker's number format; FlagEmbedding's is float16 (on a CPU float32), as in
-    papers.
+    """Return a reranker's number format.
+
+    FlagEmbedding's rerankers run in float16, as in the papers, but in float32 on a CPU.
     """
     if isinstance(entry, FlagEmbeddingReranker):
         return "float32" if device == "cpu" or entry.dtype == "float32" else "float16"

@@ -24,7 +24,7 @@ import numpy as np
 from psibench.config.rerankers import CrossEncoderReranker, FlagReranker
 from psibench.errors import InputError
 from psibench.models.architectures import port
-from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json_object
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.library_keys import (
     refuse_for_port,
@@ -33,7 +33,7 @@ from psibench.models.library_keys import (
     transformer_config,
 )
 from psibench.models.networks import check_positions
-from psibench.models.tokenizing import load_tokenizer, n_input_embeddings, pad_rows
+from psibench.models.tokenizing import load_checkpoint_tokenizer, n_input_embeddings, pad_rows
 from psibench.models.weights import check_files, load_model
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
@@ -43,7 +43,7 @@ from psibench.rerankers.checkpoints import (
     linear_in_float32,
     number_format,
 )
-from psibench.rerankers.protocols import Pair
+from psibench.rerankers.protocols import TextPair
 
 logger = logging.getLogger("psibench")
 
@@ -154,9 +154,11 @@ def _warn_of_length(entry: Classifier, folder: Path, longest: int | None) -> Non
 def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, RunNetwork]:
     assert isinstance(entry, CrossEncoderReranker)
     refuse_for_port(folder)
-    tokenizer = load_tokenizer(folder, as_stored=True)
+    tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    network = port(entry.architecture).load_classifier(folder, read_json(folder / "config.json"))
+    network = port(entry.architecture).load_classifier(
+        folder, read_json_object(folder / "config.json")
+    )
     check_positions(network, entry.checkpoint, entry.max_tokens)
     return network, tokenizer, lambda inputs: network(**inputs).logits
 
@@ -179,12 +181,12 @@ def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: RunN
     )
 
 
-def _read_pairs(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
+def _read_pairs(tokenizer: Any, max_tokens: int, pairs: Sequence[TextPair]) -> Iterator[Reading]:
     """Read pairs by the tokenizer's template; the longer of both is cut first."""
     return _read(tokenizer, pairs, truncation="longest_first", max_length=max_tokens)
 
 
-def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
+def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[TextPair]) -> Iterator[Reading]:
     """Read pairs by the tokenizer's template; queries are cut first, then texts."""
     encodings = encode(
         tokenizer, [query for query, _ in pairs],
@@ -197,7 +199,7 @@ def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterat
     return _read(tokenizer, shortened, truncation="only_second", max_length=max_tokens)
 
 
-def _read(tokenizer: Any, pairs: Sequence[Pair], **cut: Any) -> Iterator[Reading]:
+def _read(tokenizer: Any, pairs: Sequence[TextPair], **cut: Any) -> Iterator[Reading]:
     queries, texts = (list(side) for side in zip(*pairs, strict=True))
     for encoding in encode(tokenizer, queries, texts, **cut):
         yield Reading(encoding.ids, encoding, sequence=1)

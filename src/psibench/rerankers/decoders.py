@@ -33,10 +33,16 @@ from psibench.config.rerankers import (
     Qwen3Reranker,
 )
 from psibench.errors import InputError
-from psibench.models.checkpoints import checkpoint_folder, read_json
+from psibench.models.checkpoints import checkpoint_folder, read_json_object
 from psibench.models.networks import check_positions
-from psibench.models.tokenizing import load_tokenizer, pad_rows
-from psibench.models.weights import check_config, load_port, quiet, read_tensors, set_weights
+from psibench.models.tokenizing import load_checkpoint_tokenizer, pad_rows
+from psibench.models.weights import (
+    check_network_config,
+    load_port,
+    quiet,
+    read_tensors,
+    set_weights,
+)
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -44,10 +50,10 @@ from psibench.rerankers.checkpoints import (
     encode,
     number_format,
 )
-from psibench.rerankers.protocols import Pair
+from psibench.rerankers.protocols import TextPair
 
 DecoderEntry = Qwen3Reranker | PromptedReranker
-Read = Callable[[Sequence[Pair]], Iterator[Reading]]
+Read = Callable[[Sequence[TextPair]], Iterator[Reading]]
 _TRUNCATION: dict[str, Any] = {"add_special_tokens": False, "truncation": True}
 
 
@@ -83,12 +89,12 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
 def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int, Read]:
     """Return the network, the output layer, the longest input, and a function that reads pairs."""
     if isinstance(entry, FlagLayerwiseReranker):
-        tokenizer = load_tokenizer(folder, as_stored=True)
+        tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
         network, head = _load_minicpm(folder, entry)
     else:
         from transformers import AutoModelForCausalLM
 
-        tokenizer = load_tokenizer(folder)
+        tokenizer = load_checkpoint_tokenizer(folder)
         model = load_port(AutoModelForCausalLM, folder, dtype=dtype)
         network, head = model.base_model, _answer_head(model, tokenizer, entry)
     if isinstance(entry, Qwen3Reranker):
@@ -144,7 +150,7 @@ def _reads_qwen3(tokenizer: Any, entry: Qwen3Reranker) -> Read:
             f"{entry.max_tokens - longest + MIN_PAIR_TOKENS}"
         )
 
-    def read(pairs: Sequence[Pair]) -> Iterator[Reading]:
+    def read(pairs: Sequence[TextPair]) -> Iterator[Reading]:
         heads = [
             f"<Instruct>: {entry.instruction}\n<Query>: {query}\n<Document>: " for query, _ in pairs
         ]
@@ -171,7 +177,7 @@ def _reads_prompted(tokenizer: Any, entry: PromptedReranker) -> tuple[int, Read]
         start = []
     limit, behind = entry.max_tokens, [*separator, *prompt]
 
-    def read(pairs: Sequence[Pair]) -> Iterator[Reading]:
+    def read(pairs: Sequence[TextPair]) -> Iterator[Reading]:
         queries = [entry.query_prefix + query for query, _ in pairs]
         texts = [entry.text_prefix + text for _, text in pairs]
         for query, text in zip(
@@ -201,8 +207,8 @@ def _load_minicpm(folder: Path, entry: FlagLayerwiseReranker) -> tuple[Any, Any]
     import torch
     from transformers import GraniteConfig, GraniteModel
 
-    config, cutoff = read_json(folder / "config.json"), entry.cutoff_layer
-    check_config(config, _REQUIRED_MINICPM, where=f"{folder}: backend flag-layerwise")
+    config, cutoff = read_json_object(folder / "config.json"), entry.cutoff_layer
+    check_network_config(config, _REQUIRED_MINICPM, where=f"{folder}: backend flag-layerwise")
     if "start_layer" not in config:
         raise InputError(
             f"{folder}: backend flag-layerwise: its config.json has no start_layer, so the "

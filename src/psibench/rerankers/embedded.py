@@ -3,8 +3,8 @@
 **BM25** uses fixed statistics: a reranker's score may depend on nothing but the pair, so document
 frequencies cannot come from the other texts. A word's inverse document frequency is log(1 + r),
 where r is its rank by frequency: by Zipf's law, the share of texts with a word of rank r falls as 1
-/ r. Ranks are those of the whole words in a WordPiece vocabulary, which is ordered by frequency; a
-word outside of it has the next rank after the last.
+/ r. The ranks come from the whole words in a WordPiece vocabulary, which is ordered by frequency;
+any other word has the next rank after the last.
 
 **Bi-encoders** score by the similarity of the vectors of query and text: cosine, or MaxSim divided
 by the number of query tokens.
@@ -23,7 +23,7 @@ from psibench.models.checkpoints import checkpoint_identity, resolve_checkpoint
 from psibench.models.dtypes import fast_dtype
 from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, TokenizedText
-from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, calibrated
+from psibench.rerankers.protocols import RERANKER_VERSIONS, Scores, TextPair, calibrated
 from psibench.search.bm25 import DEFAULT_LANGUAGE, bm25_tokenizer, terms_of
 from psibench.tables.provenance import hash_params
 
@@ -69,13 +69,13 @@ class LexicalReranker:
             }
         )
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[TermPair]:
+    def tokenize(self, pairs: Sequence[TextPair]) -> list[TermPair]:
         """Split queries and texts into stems, each distinct text once."""
         distinct = list({text: None for pair in pairs for text in pair})
         terms = dict(zip(distinct, terms_of(self.tokenizer, distinct), strict=True))
         return [TermPair(terms[q], Counter(terms[t]), len(terms[t])) for q, t in pairs]
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+    def visible_char_ends(self, pairs: Sequence[TextPair]) -> list[int]:
         """Return the length of each text, because texts are read completely."""
         return [len(text) for _, text in pairs]
 
@@ -162,7 +162,7 @@ class SimilarityReranker:
             }
         )
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+    def tokenize(self, pairs: Sequence[TextPair]) -> list[EncodedPair]:
         """Tokenize queries and texts, each distinct text once."""
         queries, texts = ({pair[side]: None for pair in pairs} for side in (0, 1))
         as_queries = self.encoder.tokenize(list(queries), "query")
@@ -171,7 +171,7 @@ class SimilarityReranker:
         document_of = dict(zip(texts, as_documents, strict=True))
         return [EncodedPair(query_of[query], document_of[text]) for query, text in pairs]
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
+    def visible_char_ends(self, pairs: Sequence[TextPair]) -> list[int]:
         """Return how many leading characters of each text the encoder reads, for any query."""
         texts = list({text: None for _, text in pairs})
         items = self.encoder.tokenize(texts, "document")

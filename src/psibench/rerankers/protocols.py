@@ -8,7 +8,7 @@ import numpy as np
 
 from psibench.config.rerankers import Calibration
 
-Pair = tuple[str, str]
+TextPair = tuple[str, str]
 """A query and a text, in this order."""
 
 RERANKER_VERSIONS: dict[str, int] = {
@@ -44,8 +44,8 @@ class Scores:
         return len(self.score)
 
 
-def has_text(pair: Pair) -> bool:
-    """Tell whether query and text are not blank, so that a reranker can score them."""
+def has_text(pair: TextPair) -> bool:
+    """Return whether query and text are not blank, so that a reranker can score them."""
     query, text = pair
     return bool(query.strip() and text.strip())
 
@@ -74,13 +74,12 @@ class Reranker(Protocol):
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens of the longest input; inputs that reach it were cut. None if inputs are never cut.
-        """
+        """Tokens of the longest input; an input that reaches it was cut. None: nothing is cut."""
 
-    def tokenize(self, pairs: Sequence[Pair]) -> Sequence[PairInput]:
+    def tokenize(self, pairs: Sequence[TextPair]) -> Sequence[PairInput]:
         """Return the model's inputs for pairs."""
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> Sequence[int]:
+    def visible_char_ends(self, pairs: Sequence[TextPair]) -> Sequence[int]:
         """Return how many leading characters of each text are read together with its query.
 
         The model sees evidence that ends at or before it.

@@ -1,5 +1,4 @@
-"""Stage ``rerank``: rerank a first stage's best documents, and record the visible parts of texts.
-"""
+"""Stage ``rerank``: rerank a first stage's best documents, and record how much is read."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -10,7 +9,7 @@ import polars as pl
 
 from psibench.config.models import RerankModel
 from psibench.config.rerankers import RerankerModel
-from psibench.rerankers.protocols import Pair, Reranker, has_text
+from psibench.rerankers.protocols import Reranker, TextPair, has_text
 from psibench.rerankers.scoring import (
     Load,
     load_when_needed,
@@ -89,7 +88,7 @@ def _texts_of(domain: DomainJob, wanted: Sequence[pl.DataFrame]) -> pl.DataFrame
 
 
 def _seen(
-    positives: pl.DataFrame, pairs: Sequence[Pair], load: Callable[[], Reranker]
+    positives: pl.DataFrame, pairs: Sequence[TextPair], load: Callable[[], Reranker]
 ) -> pl.DataFrame:
     """Return SEEN rows of pairs; nothing is visible in a pair without text."""
     ends = [0] * len(pairs)

@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-
 import polars as pl
 
 from psibench.config.rerankers import (
@@ -29,7 +28,7 @@ from psibench.models.dtypes import pick_device
 from psibench.models.load import SAMPLE_TEXT
 from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
-from psibench.rerankers.protocols import Pair, Reranker, Scores, has_text
+from psibench.rerankers.protocols import Reranker, Scores, TextPair, has_text
 from psibench.stopping import watched_stop
 from psibench.store.pairs import PairStore, pair_keys, unknown_scores
 
@@ -88,7 +87,7 @@ TOKENS_PER_CHAR = 0.25
 
 def score_pairs(
     reranker: Reranker,
-    pairs: Sequence[Pair],
+    pairs: Sequence[TextPair],
     *,
     store: PairStore | None,
     tokens_per_batch: int,
@@ -162,7 +161,7 @@ def score_pairs(
 
 def _score_batches(
     reranker: Reranker,
-    pairs: Sequence[Pair],
+    pairs: Sequence[TextPair],
     *,
     tokens_per_batch: int,
     device: str,
@@ -215,7 +214,7 @@ def _score_batches(
             left = left[len(batch) :]
 
 
-def _check(name: str, pairs: Sequence[Pair], scores: Scores) -> None:
+def _check(name: str, pairs: Sequence[TextPair], scores: Scores) -> None:
     valid = np.isfinite(scores.raw) & (scores.score >= 0) & (scores.score <= 1)
     if not valid.all():
         wrong = int(np.flatnonzero(~valid)[0])
@@ -226,7 +225,7 @@ def _check(name: str, pairs: Sequence[Pair], scores: Scores) -> None:
         )
 
 
-def _quote(pair: Pair) -> str:
+def _quote(pair: TextPair) -> str:
     query, text = (each if len(each) <= 80 else each[:77] + "..." for each in pair)
     return f"query {query!r}, text {text!r}"
 
@@ -243,7 +242,7 @@ def reranker_revision(name: str, entry: RerankerModel, fingerprint: str | None) 
 def score_texts(
     name: str,
     entry: RerankerModel,
-    blocks: Iterable[Sequence[Pair]],
+    blocks: Iterable[Sequence[TextPair]],
     *,
     load: Load,
     store: str | Path,
@@ -299,7 +298,7 @@ def score_texts(
 
 def pair_blocks(
     wanted: pl.DataFrame, queries: pl.DataFrame, corpus: pl.DataFrame, *, where: str
-) -> Iterator[list[Pair]]:
+) -> Iterator[list[TextPair]]:
     """Yield the (query, text) pairs that a reranker scores, a block at a time.
 
     A pair refers to texts that are in memory once.

@@ -129,7 +129,9 @@ def build_index(entry: Bm25Model, documents: Sequence[str], *, language: str) ->
     import bm25s
 
     tokenizer = bm25_tokenizer(language)
-    tokens = tokenizer.tokenize(documents, update_vocab=True, return_as="tuple", **_TOKENIZE_OPTIONS)
+    tokens = tokenizer.tokenize(
+        documents, update_vocab=True, return_as="tuple", **_TOKENIZE_OPTIONS
+    )
     if not tokens.vocab:
         raise InputError(
             f"BM25: found no term in any document; is the corpus really in {language}?"

@@ -134,7 +134,7 @@ def _merge_block(
     n_scores: int,
     rows: slice,
 ) -> None:
-    """Merge a block's candidates, except those that cannot be among the k best despite rounding."""
+    """Merge a block's candidates, unless they cannot be among the k best despite rounding."""
     some, n = queries.part(rows), min(best.k + MARGIN, len(numbers))
     scores, texts = _candidates(some, block, values, n, n_scores)
     known = np.concatenate([best.scores(rows), scores], axis=1)
@@ -243,7 +243,7 @@ def _products(vectors: "torch.Tensor", queries: "torch.Tensor") -> "torch.Tensor
 
 
 def on_device(array: np.ndarray, device: str) -> "torch.Tensor":
-    """Return an array as a tensor on the device; a view of it on a CPU."""
+    """Return an array as a tensor on the device; on a CPU, both share memory."""
     import torch
 
     return torch.from_numpy(np.ascontiguousarray(array)).to(device)

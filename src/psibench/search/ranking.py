@@ -101,7 +101,7 @@ class BestDocuments:
 def rank_keys(scores: np.ndarray, documents: np.ndarray) -> np.ndarray:
     """Return int64 keys in ranking order: score (float32) descending, document (32 bits) ascending.
 
-    The bits of a positive float are ordered as its value; those of a negative float in reverse.
+    Positive floats have the order of their bits, negative floats the reverse order.
     """
     keys = (~_turned((scores + np.float32(0)).view(np.int32))).astype(np.int64)  # no -0.0
     keys <<= 32

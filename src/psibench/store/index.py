@@ -45,7 +45,7 @@ LAST_HEAD = 2**64 - 1
 
 
 def content_key(first: str, second: str) -> bytes:
-    """Return the address of two strings: 16 bytes of a sha256, which covers the first's length."""
+    """Return the address of two strings: 16 bytes of a sha256, which covers where one ends."""
     payload = f"{len(first)}\0{first}\0{second}".encode("utf-8", errors="surrogatepass")
     return hashlib.sha256(payload).digest()[:KEY_BYTES]
 
@@ -56,7 +56,7 @@ def key_heads(keys: np.ndarray) -> np.ndarray:
 
 
 class LostIndexError(Exception):
-    """An index is damaged or was deleted by another process: list the folder again."""
+    """An index is damaged or was deleted by another process."""
 
     def __init__(self, index: "Index | None", reason: object) -> None:
         super().__init__(str(reason))
@@ -64,8 +64,7 @@ class LostIndexError(Exception):
 
 
 class IndexedLog(NamedTuple):
-    """A log in an index: its size when it was indexed, and a summary of its records (plain data).
-    """
+    """A log in an index: its size when it was indexed, and a summary of its records (plain data)."""
 
     name: str
     size: int
@@ -172,15 +171,14 @@ class Index:
         return which, matches
 
     def between(self, low: int, high: int, numbers: Sequence[int]) -> np.ndarray:
-        """Return the rows (`INDEX_ROW`) whose keys' heads are from ``low`` to ``high``, inclusive.
-        """
+        """Return the rows (`INDEX_ROW`) whose keys' heads are from ``low`` to ``high``, inclusive."""
         first, last = bisect_left(self._heads, low) - 1, bisect_right(self._heads, high)
         rows = self._rows(max(0, first), last, numbers)
         heads = key_heads(rows["key"])
         return rows[(heads >= np.uint64(low)) & (heads <= np.uint64(high))]
 
     def edges(self) -> list[int]:
-        """Return heads that divide all keys so that `RUN_BLOCKS` of this index are between two."""
+        """Return heads that divide all keys; `RUN_BLOCKS` of this index are between two."""
         return [0, *self._heads[RUN_BLOCKS::RUN_BLOCKS], LAST_HEAD + 1]
 
     def _first_head(self, block: int) -> int:
@@ -217,7 +215,7 @@ def write_index(path: Path, indexes: Sequence[Index]) -> None:
     Raises
     ------
     LostIndexError
-        If one of them is damaged or gone.
+        If an index is damaged or gone.
     OSError
         If the file cannot be written; nothing is left then.
     """

@@ -2,12 +2,12 @@
 
 A log has one writer and is never rewritten. When `add` returns, the operating system has the
 record, and each record shows whether it is complete, so that a killed job loses none. Indexes
-(`store.index`) are derived from logs. The job that ends a log writes an index of it, merged with
-indexes that are not much larger. A store therefore has few indexes, however many jobs wrote to it,
+(`store.index`) are derived from logs. The job that ends a log indexes it and merges this index with
+others that are not much larger. A store therefore has few indexes, however many jobs wrote to it,
 and opening it reads only their ends. Logs without an index, of running and killed jobs, are read.
 
 Nothing is locked, and files appear complete: any number of jobs may read and write, also on a
-shared file system. Two simultaneous merges leave some logs in two indexes, one of which counts. An
+shared file system. After two simultaneous merges, a log may be in two indexes; then one counts. An
 unused index is deleted some time later, because other machines may not see its replacement yet. The
 first record of a key counts, in the order of the logs' names, which begin with the time.
 """
@@ -40,7 +40,7 @@ from psibench.store.index import (
 )
 from psibench.tables.atomic import write_whole
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _Logs = dict[str, tuple[int, float]]
 """Bytes and time of change by name; 0 for logs that do not grow."""
 
@@ -280,7 +280,7 @@ class KeyedStore:
     # Indexes
 
     def _look(self) -> bool:
-        """List the folder; tell whether it has changed since the last time.
+        """List the folder; return whether it has changed since the last time.
 
         An index covers a log if it recorded the log's current size; if two cover it, the larger one
         counts. A bare log is covered by none.
@@ -342,7 +342,7 @@ class KeyedStore:
         with suppress(OSError):
             (self.folder / name).unlink()
 
-    def _query(self, query: Callable[[Index], T]) -> list[T]:
+    def _query(self, query: Callable[[Index], _T]) -> list[_T]:
         """Query all indexes; if one is damaged or gone, refresh and query again."""
         for _ in range(ATTEMPTS):
             try:
@@ -389,7 +389,7 @@ class KeyedStore:
                 self._look()
 
     def _index(self, names: Sequence[str]) -> bool:
-        """Merge sound logs and the small indexes into one index; tell whether one was written."""
+        """Merge sound logs and the small indexes into one index; return whether one was written."""
         sound = [name for name in names if self._scans[name][1].is_sound]
         if not sound:
             return False
@@ -424,7 +424,7 @@ class KeyedStore:
 
 
 def _has_any(index: Index) -> bool:
-    """Tell whether an index covers any log in its current size."""
+    """Return whether an index covers any log in its current size."""
     return max(index.numbers, default=-1) >= 0
 
 

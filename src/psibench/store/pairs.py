@@ -107,7 +107,7 @@ class PairStore:
         return scores
 
     def add(self, keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> None:
-        """Store one batch; when this returns, a killed process loses none of it.
+        """Store one batch; when this returns, the scores survive the death of the process.
 
         Raises
         ------

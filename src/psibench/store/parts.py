@@ -97,7 +97,7 @@ def key_column(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def is_key(kind: pa.DataType) -> bool:
-    """Tell whether a column's type is that of keys."""
+    """Return whether a column has the type of keys."""
     return bool(kind == pa.binary(KEY_BYTES))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 logger = logging.getLogger("psibench")
 
@@ -40,8 +40,8 @@ def read_record(line: bytes) -> bytes | None:
 
 
 def read_log(
-    log: Path, read: Callable[[bytes], T | None], *, lost: str
-) -> Iterator[tuple[int, int, T | None]]:
+    log: Path, read: Callable[[bytes], _T | None], *, lost: str
+) -> Iterator[tuple[int, int, _T | None]]:
     """Yield start byte, length and content of a log's lines, except for an incomplete last line.
 
     Parameters

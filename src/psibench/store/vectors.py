@@ -1,5 +1,4 @@
-"""Vectors of several texts: of texts, of their windows or tokens, or the terms of sparse vectors.
-"""
+"""Vectors of several texts: of texts, their windows or tokens, or the terms of sparse ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

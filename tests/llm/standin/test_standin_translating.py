@@ -6,7 +6,14 @@ import pytest
 from psibench.config.paths import PROMPTS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.standin.rules import FAULTS, HANDLERS, REFUSALS, Task, fault_of, sentences
+from psibench.llm.standin.rules import (
+    FAULT_SHARES,
+    HANDLERS,
+    REFUSAL_TEXTS,
+    Task,
+    fault_of,
+    sentences,
+)
 from psibench.text.words import tokenise
 
 LATIN, RTL = "pseudo-locale (Latin)", "pseudo-locale (Arabic)"
@@ -62,8 +69,8 @@ def test_a_text_is_translated_into_the_locale_asked_for(language, locale):
 def test_a_few_texts_in_a_hundred_come_out_spoilt():
     n_texts = 20_000
     found = Counter(fault_of(f"text {number}", LATIN)[1] for number in range(n_texts))
-    assert set(found) == {*FAULTS, None}
-    for fault, share in FAULTS.items():
+    assert set(found) == {*FAULT_SHARES, None}
+    for fault, share in FAULT_SHARES.items():
         # Five standard deviations of a binomial count.
         assert abs(found[fault] / n_texts - share) < 5 * (share / n_texts) ** 0.5
 
@@ -82,8 +89,11 @@ def test_each_fault_looks_as_it_does_in_real_replies(fault, expected):
 @pytest.mark.parametrize(
     ("text", "language", "verdict"),
     [
-        *((refusal.format(kind="passage", language=RTL), RTL, "refusal") for refusal in REFUSALS),
-        (REFUSALS[0].format(kind="passage").replace("'", "’"), LATIN, "refusal"),
+        *(
+            (refusal.format(kind="passage", language=RTL), RTL, "refusal")
+            for refusal in REFUSAL_TEXTS
+        ),
+        (REFUSAL_TEXTS[0].format(kind="passage").replace("'", "’"), LATIN, "refusal"),
         (ACCENTED.translate("I'm sorry, but I cannot translate this."), LATIN, "translation"),
         ("Translation:\n" + ACCENTED.translate(SOURCE), LATIN, "translation"),
         (SOURCE, LATIN, "untranslated"),

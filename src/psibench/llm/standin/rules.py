@@ -51,8 +51,7 @@ def tagged(prompt: str, tag: str) -> str:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Return the [start, end) of sentences in characters; the end of a paragraph ends a sentence.
-    """
+    """Return the [start, end) of sentences in characters; a paragraph's end ends a sentence."""
     pattern = _CJK_SENTENCE if "。" in text else _SENTENCE
     return [match.span() for match in pattern.finditer(text)]
 
@@ -83,7 +82,9 @@ def content_stems(text: str) -> list[str]:
 
 
 def key_terms(sentence: str, elsewhere: str, *, most: int) -> list[str]:
-    """Return up to ``most`` content words of a sentence, in order; prefers words not ``elsewhere``.
+    """Return up to ``most`` content words of a sentence; words not ``elsewhere`` come first.
+
+    The result is in the order of the sentence.
     """
     other = set(tokenise(elsewhere).stems)
     words = tokenise(sentence)
@@ -110,7 +111,7 @@ def by_words(query: str, text: str) -> float:
 
 
 def by_sentence(query: str, text: str) -> float:
-    """Return the share of the query's words in the sentence that has most of them."""
+    """Return the largest share of the query's words in a single sentence."""
     return max((by_words(query, text[slice(*span)]) for span in sentences(text)), default=0.0)
 
 
@@ -129,9 +130,9 @@ def _covered_share(query: str, text: str, weigh: Callable[[str], float]) -> floa
 def rarity(stem: str) -> float:
     """Return the weight of a stem with rank r in English: log(1 + r / 100).
 
-    Ranks are those of the stems of the whole words in a WordPiece vocabulary, which is ordered by
-    frequency; a stem has the rank of its most frequent word. Other stems, such as most words of
-    other languages, have the next rank after the last.
+    The ranks come from the whole words in a WordPiece vocabulary, which is ordered by frequency; a
+    stem has the rank of its most frequent word. Other stems, such as most words of other languages,
+    have the next rank after the last.
     """
     ranks = _ranks()
     return log1p(ranks.get(stem, len(ranks) + 1) / COMMON_WORDS)
@@ -275,15 +276,16 @@ def _usable(text: str) -> list[tuple[int, int]]:
     return [
         (start, end)
         for start, end in sentences(text)
-        if len(content_stems(text[start:end])) >= _MIN_CONTENT_WORDS and text.count(text[start:end]) == 1
+        if len(content_stems(text[start:end])) >= _MIN_CONTENT_WORDS
+        and text.count(text[start:end]) == 1
     ]
 
 
 def _of_third(text: str, position: str) -> list[tuple[int, int]]:
     """Return the usable sentences of a third of a text, or of the whole text for another name.
 
-    Prefers sentences entirely inside; then sentences whose middle is inside; if these are all too
-    short, any of them that occurs once.
+    Prefers sentences entirely inside; then sentences whose middle is inside; if all are too short,
+    any sentence there that occurs once.
     """
     usable = _usable(text)
     thirds = {str(name): span for name, span in inner_thirds(len(text)).items()}

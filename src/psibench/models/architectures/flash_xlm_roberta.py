@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import check_config, load_port, read_tensors, set_weights
+from psibench.models.weights import check_network_config, load_port, read_tensors, set_weights
 
 NAME = "architecture flash-xlm-roberta"
 # Module of a layer in the checkpoint -> in transformers.
@@ -37,7 +37,9 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     from transformers import JinaEmbeddingsV3Config, JinaEmbeddingsV3Model
 
     positions = {"position_embedding_type": config.get("position_embedding_type")}
-    check_config(positions, {"position_embedding_type": "rotary"}, where=f"{folder}: {NAME}")
+    check_network_config(
+        positions, {"position_embedding_type": "rotary"}, where=f"{folder}: {NAME}"
+    )
     unsupported = {key: config[key] for key in _UNSUPPORTED_KEYS if config.get(key)}
     whole = config["hidden_size"] // config["num_attention_heads"]
     if config.get("rotary_emb_dim", whole) != whole:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import check_config, load_port
+from psibench.models.weights import check_network_config, load_port
 
 _REQUIRED_CONFIG = {
     "model_type": "new",
@@ -54,7 +54,7 @@ def gte_config(folder: Path, config: Mapping[str, Any], **fields: Any) -> Any:
     """
     from transformers import GteConfig
 
-    check_config(config, _REQUIRED_CONFIG, where=f"{folder}: architecture gte")
+    check_network_config(config, _REQUIRED_CONFIG, where=f"{folder}: architecture gte")
     shared = {key: config[key] for key in _CONFIG_KEYS if key in config}
     return GteConfig(**shared, rope_parameters=rope_parameters(config), **fields)
 

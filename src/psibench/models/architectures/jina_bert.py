@@ -16,7 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
-from psibench.models.weights import check_config, read_tensors, round_parameters, set_weights
+from psibench.models.weights import (
+    check_network_config,
+    read_tensors,
+    round_parameters,
+    set_weights,
+)
 
 _BERT_PREFIX = "bert."
 _REQUIRED_CONFIG = {
@@ -63,7 +68,7 @@ def _bert_config(config: Mapping[str, Any]) -> Any:
     from transformers import BertConfig
 
     whole = {**dict.fromkeys(_REQUIRED_CONFIG), **config}
-    check_config(whole, _REQUIRED_CONFIG, where="architecture jina-bert")
+    check_network_config(whole, _REQUIRED_CONFIG, where="architecture jina-bert")
     shared = {key: config[key] for key in _CONFIG_KEYS if key in config}
     return BertConfig(**shared, num_labels=1)
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from psibench.errors import InputError
 from psibench.models.architectures import flash_xlm_roberta
-from psibench.models.tokenizing import load_tokenizer
+from psibench.models.tokenizing import load_checkpoint_tokenizer
 from psibench.models.weights import read_tensors
 
 _RETRIEVAL_TASKS = ("retrieval.query", "retrieval.passage")
@@ -89,7 +89,7 @@ def _merged(
 
 def _first_difference(folder: Path, instructions: Sequence[str]) -> tuple[int, list[int]]:
     """Return the first position (counting special tokens) where both texts differ, and both ids."""
-    tokenizer = load_tokenizer(folder, as_stored=True)
+    tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
     pairs = zip(*(tokenizer(text)["input_ids"] for text in instructions), strict=False)
     for position, ids in enumerate(pairs):
         if ids[0] != ids[1]:

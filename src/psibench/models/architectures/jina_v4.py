@@ -14,8 +14,8 @@ from typing import Any
 
 from psibench.errors import InputError
 from psibench.models.architectures.bidirectional import NOT_OF_THE_NETWORK
-from psibench.models.checkpoints import read_json
-from psibench.models.weights import check_config, load_port, read_tensors, round_parameters
+from psibench.models.checkpoints import read_json_object
+from psibench.models.weights import check_network_config, load_port, read_tensors, round_parameters
 
 _MODEL_TYPES = ("qwen2_5_vl", "jina_embeddings_v4")
 TASK = "retrieval"
@@ -79,9 +79,9 @@ def merge_adapter(model: Any, folder: Path) -> None:
     """
     import torch
 
-    config = read_json(folder / "adapter_config.json")
+    config = read_json_object(folder / "adapter_config.json")
     options = {key: value for key, value in config.items() if value}  # empty values have no effect
-    check_config(options, _PLAIN_LORA, where=f"{folder}: adapters")
+    check_network_config(options, _PLAIN_LORA, where=f"{folder}: adapters")
     rank = config["r"]
     scale = config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)
     pairs: dict[str, dict[str, Any]] = {}

@@ -17,7 +17,12 @@ from torch import Tensor, nn, randn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from psibench.models.architectures import bidirectional
-from psibench.models.weights import check_config, read_tensors, round_parameters, set_weights
+from psibench.models.weights import (
+    check_network_config,
+    read_tensors,
+    round_parameters,
+    set_weights,
+)
 
 # Defaults of the checkpoint's LatentAttentionConfig.
 DEFAULTS = {
@@ -36,7 +41,7 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     Raises InputError if the config describes another network, or weights are missing or left over.
     """
     kind = {"model_type": config.get("model_type")}
-    check_config(kind, {"model_type": "nvembed"}, where=f"{folder}: architecture nv-embed")
+    check_network_config(kind, {"model_type": "nvembed"}, where=f"{folder}: architecture nv-embed")
     text = dict(config["text_config"]) | {"model_type": "mistral", "sliding_window": None}
     names = {r"^embedding_model\.": ""}
     decoder = bidirectional.load(folder, text, {**options, "key_mapping": names})
