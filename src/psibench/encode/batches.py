@@ -202,7 +202,7 @@ class TextEncoding:
             raise
 
     def _is_time(self) -> bool:
-        """Return whether enough texts are finished for a part: few large files are better than many."""
+        """Return whether enough texts are finished for a part; a few large parts are best."""
         if self._done_tokens < self._settings.tokens_per_part:
             return False
         return time.perf_counter() - self._written >= self._settings.seconds_per_part

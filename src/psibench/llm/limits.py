@@ -69,7 +69,7 @@ class Budget:
 
     @property
     def free_usd(self) -> float:
-        """Money neither spent nor reserved; negative if running batches reserve more than the rest."""
+        """Money neither spent nor reserved; negative if running batches reserve more."""
         return self.limit_usd - self.spent_usd - self._reserved_usd
 
     def reserve(self, most: Usage) -> float | None:

@@ -279,7 +279,7 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def kept_dimensions(entry: Any, folder: Path) -> int | None:
-    """Return to how many dimensions vectors are cut, by the entry or its checkpoint; None: uncut."""
+    """Return to how many dimensions vectors are cut, by entry or checkpoint; None: uncut."""
     if not isinstance(entry, SentenceTransformerModel) or entry.scoring != "cosine":
         return None
     return entry.dimensions or _declared_dimensions(folder)

@@ -238,7 +238,7 @@ def load_transformer(
     ------
     InputError
         If the checkpoint takes fewer tokens than ``max_tokens`` or has fewer dimensions than
-        ``dimensions``, or chunks are asked of one that does not pool by the mean.
+        ``dimensions``, or ``late_chunking`` is set for one that does not pool by the mean.
     """
     weights = weights_format(device, dtype)
     network = load_network(entry, folder, device=device, weights=weights)

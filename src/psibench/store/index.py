@@ -64,7 +64,7 @@ class LostIndexError(Exception):
 
 
 class IndexedLog(NamedTuple):
-    """A log in an index: its size when it was indexed, and a summary of its records (plain data)."""
+    """A log in an index: its size when indexed, and a summary of its records (plain data)."""
 
     name: str
     size: int
@@ -171,7 +171,7 @@ class Index:
         return which, matches
 
     def between(self, low: int, high: int, numbers: Sequence[int]) -> np.ndarray:
-        """Return the rows (`INDEX_ROW`) whose keys' heads are from ``low`` to ``high``, inclusive."""
+        """Return the rows (`INDEX_ROW`) whose keys' heads are from ``low`` to ``high``."""
         first, last = bisect_left(self._heads, low) - 1, bisect_right(self._heads, high)
         rows = self._rows(max(0, first), last, numbers)
         heads = key_heads(rows["key"])

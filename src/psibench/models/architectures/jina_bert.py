@@ -44,8 +44,8 @@ _LAYER_MODULES = {
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> "JinaBert":
     """Load the encoder, without its pooler.
 
-    ``options`` are those of ``from_pretrained``. Raises InputError if the config describes another
-    network, or its weights are others.
+    ``options`` are for ``from_pretrained``. Raises InputError if the config describes another
+    network, or the weights do not fit.
     """
     from transformers import BertModel
 
