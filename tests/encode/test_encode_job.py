@@ -74,9 +74,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(job, "BLOCK_CHARS", 300)
 
 
-def test_blocks_that_are_not_read_yet_are_part_of_the_total(
-    tmp_path, monkeypatch, caplog, small_blocks
-):
+def test_unread_blocks_count_in_the_total(tmp_path, monkeypatch, caplog, small_blocks):
     """64 texts of 20 words, in blocks of three or two: the first says how many tokens there are."""
     totals = []
 
@@ -101,7 +99,7 @@ def test_blocks_that_are_not_read_yet_are_part_of_the_total(
 
 
 @pytest.mark.parametrize("fields", [{}, {"dtype": "bfloat16"}, {"scoring": "maxsim"}])
-def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request, fields):
+def test_blocks_give_the_same_rows_and_vectors(tmp_path, paths, request, fields):
     entry = TRANSFORMER.model_copy(update=fields)
     encode(paths, entry, tmp_path / "whole")
     whole, vectors = read_back(tmp_path / "whole")
@@ -114,7 +112,7 @@ def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request,
 
 
 @pytest.mark.parametrize(("entry", "n"), [(TRANSFORMER, 7), (STATIC, 2)], ids=["7", "2"])
-def test_slices_have_the_rows_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
+def test_slices_give_the_rows_and_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
     encode(paths, entry, tmp_path / "whole")
     whole, vectors = read_back(tmp_path / "whole")
     for number in range(n, 0, -1):  # in any order

@@ -33,7 +33,7 @@ from psibench.llm.usage import Usage
 KEY = "planted-key-0123456789abcdef"
 
 
-def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
+def test_second_run_sends_only_changed_requests(tmp_path):
     first, stand_in = ask(items(30), tmp_path), FaultyStandIn()
     changed = [AskItem(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
     second = ask(changed, tmp_path, server=stand_in)
@@ -51,7 +51,7 @@ def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
         ("filtered", "filtered", "content_filter"),
     ],
 )
-def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, status, reason):
+def test_unusable_replies_become_outcomes_with_reasons(tmp_path, fault, status, reason):
     run = ask(items(3), tmp_path, faults=f"{fault}=1")
     assert run.error is None
     assert {(o.status, o.reason, o.value) for o in run.outcomes} == {(status, reason, None)}
@@ -97,9 +97,7 @@ def test_thoughts_that_a_server_separates_are_no_reply(tmp_path, message, finish
     ("bound", "reason", "n_asked"),
     [(1000, "context_window_full", 1), (1, "output_limit_reached", 3)],
 )
-def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
-    tmp_path, bound, reason, n_asked
-):
+def test_reply_cut_off_by_the_context_window_is_final(tmp_path, bound, reason, n_asked):
     stand_in = FaultyStandIn()
     bounded = items(1, sampling=Sampling(max_output_tokens=bound))
     (outcome,) = ask(bounded, tmp_path, server=stand_in, faults="truncated=1").outcomes
@@ -117,11 +115,11 @@ def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
         ({"cached_input_tokens": 10}, 10, 5),
     ],
 )
-def test_what_else_a_service_tells_of_tokens_counts_if_it_can_be(told, cached, output):
+def test_further_plausible_token_counts_are_used(told, cached, output):
     assert Usage.read(told | {"input_tokens": 10, "output_tokens": 5}) == Usage(10, output, cached)
 
 
-def test_a_server_that_is_not_there_ends_the_run_with_plain_words(tmp_path):
+def test_missing_server_ends_the_run_with_a_clear_message(tmp_path):
     chosen = settings(max_tries=2, give_up_after=3)
     chosen = chosen.model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
     run = Run()
@@ -150,7 +148,7 @@ def test_rejected_requests_end_the_run_only_if_none_is_answered(tmp_path, n_good
 
 
 @pytest.mark.parametrize("order", ["answered first", "rejected first"])
-def test_a_job_whose_rejected_requests_are_asked_again_finishes_again(tmp_path, order):
+def test_job_with_rejected_requests_finishes_when_rerun(tmp_path, order):
     answered, chosen = items(6)[:2], settings(concurrency=1, give_up_after=3)
     assert ask(answered, tmp_path, server=ScriptedServer(), chosen=chosen).error is None
     # The four others are refused, now and in any later run.
@@ -177,7 +175,7 @@ def test_a_filtered_reply_without_a_message_is_filtered(tmp_path, reason):
     assert ask(items(1), tmp_path, server=server).statuses == {"filtered": 1}
 
 
-def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path):
+def test_temporary_failures_are_retried_after_the_servers_delay(tmp_path):
     server = ScriptedServer((429, "slow_down", {"retry-after-ms": "300"}), 500, 503, 408)
     run = ask(items(1), tmp_path, server=server)
     assert run.statuses == {"ok": 1}
@@ -194,7 +192,7 @@ def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path)
         ({"deadline_s": 0.2}, "deadline", "no reply within 0.2 s, all tries together"),
     ],
 )
-def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path, policy, reason, text):
+def test_tries_are_limited_and_the_last_failure_reported(tmp_path, policy, reason, text):
     server = ScriptedServer(*[500] * 500)
     (failed,) = ask(items(1), tmp_path, server=server, chosen=settings(**policy)).outcomes
     assert (failed.status, failed.reason, failed.text) == ("failed", reason, text)
@@ -202,7 +200,7 @@ def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path, policy, reason
 
 
 @pytest.mark.parametrize(("page", "reason"), [("<p>Hello", "not_json"), ("{}", "no_choices")])
-def test_a_page_that_is_no_completion_is_asked_for_again_a_few_times(tmp_path, page, reason):
+def test_invalid_completion_is_retried_a_few_times(tmp_path, page, reason):
     server = ScriptedServer(*[page] * 9)
     run = ask(items(1), tmp_path, server=server)
     assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", reason)
@@ -227,7 +225,7 @@ class CountingClient:
         pass
 
 
-def test_concurrency_is_used_and_not_exceeded_and_items_are_drawn_no_faster(tmp_path):
+def test_items_are_drawn_within_the_concurrency(tmp_path):
     client, ahead = CountingClient(), []
 
     def watched():
@@ -241,7 +239,7 @@ def test_concurrency_is_used_and_not_exceeded_and_items_are_drawn_no_faster(tmp_
     assert max(ahead) <= 7
 
 
-def test_a_job_whose_time_is_up_ends_with_what_was_answered(tmp_path):
+def test_stopped_job_keeps_its_answers(tmp_path):
     server = FaultyStandIn(Imperfections.parse("delay_s=0.05"))
 
     def check_stop():
@@ -266,7 +264,7 @@ def long_items(n: int) -> list[AskItem]:
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_budget_stops_before_it_is_passed_and_keeps_all_answers(tmp_path, concurrency):
+def test_budget_is_not_exceeded_and_answers_are_kept(tmp_path, concurrency):
     wanted, chosen = long_items(50), settings(concurrency=concurrency)
     budget = Budget(0.021, PRICE)
     run = ask(wanted, tmp_path, server=ScriptedServer(), chosen=chosen, budget=budget)
@@ -329,9 +327,7 @@ def test_no_other_key_of_the_environment_is_sent(tmp_path, monkeypatch):
         (None, KEY, False),
     ],
 )
-def test_a_key_that_leaves_this_machine_without_encryption_is_warned_of(
-    address, key, warns, capsys
-):
+def test_unencrypted_key_causes_a_warning(address, key, warns, capsys):
     open_client(settings().asking, address, Secret(key))
     warned = capsys.readouterr().err
     assert ("key is sent to http://gpu-node:8000 without encryption" in warned) == warns
@@ -345,7 +341,7 @@ def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):
     assert KEY not in files_text(tmp_path)
 
 
-def test_a_stand_in_is_never_taken_for_a_model(tmp_path):
+def test_stand_in_replies_never_count_as_a_models(tmp_path):
     chosen = LlmSettings(backend="openai", model="gpt-4o-mini")
     run = ask(items(3, model="gpt-4o-mini"), tmp_path, chosen=chosen)
     assert "stand_in_mismatch" in str(run.error)

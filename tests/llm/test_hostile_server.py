@@ -59,7 +59,7 @@ def ask_raw(folder, status, *headers):
     ],
     ids=ascii,
 )
-def test_bytes_of_a_header_that_are_not_ascii_end_nothing(tmp_path, header):
+def test_non_ascii_header_does_not_end_the_run(tmp_path, header):
     run = ask_raw(tmp_path, b"200 OK", JSON, header)
     assert (run.error, run.statuses) == (None, {"ok": 1})
 
@@ -92,7 +92,7 @@ def bounded(n: int) -> list[AskItem]:
 
 
 @pytest.mark.parametrize("usage", LIES, ids=str)
-def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path, usage):
+def test_implausible_usage_counts_as_the_whole_reservation(tmp_path, usage):
     budget = Budget(1.0, PRICE)
     run = ask(bounded(1), tmp_path, server=ScriptedServer(completion(usage=usage)), budget=budget)
     most = call_of(bounded(1)[0].request).most
@@ -111,7 +111,7 @@ def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path,
     ],
     ids=["nested", "huge usage", "list", "digits"],
 )
-def test_a_body_that_no_parser_likes_is_one_failed_try(tmp_path, body):
+def test_unparsable_body_is_one_failed_try(tmp_path, body):
     run = ask(items(1), tmp_path, server=ScriptedServer(body))
     assert (run.error, run.statuses) == (None, {"ok": 1})
 
@@ -121,7 +121,7 @@ def test_a_body_that_no_parser_likes_is_one_failed_try(tmp_path, body):
     ['{"verdict": 1e400}', 200_000 * "```json\n{", 100_000 * '{"a":'],
     ids=["infinite", "fences", "nested"],
 )
-def test_content_that_takes_parsers_for_ever_is_malformed_soon(tmp_path, content):
+def test_content_that_would_take_forever_is_malformed_soon(tmp_path, content):
     choice = {"message": {"content": content}, "finish_reason": "stop"}
     started = time.monotonic()
     run = ask(items(1), tmp_path, server=ScriptedServer(completion(choices=[choice])))
@@ -131,7 +131,7 @@ def test_content_that_takes_parsers_for_ever_is_malformed_soon(tmp_path, content
 
 
 @pytest.mark.parametrize("value", [400 * "9", "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_a_server_that_asks_for_a_pause_of_years_does_not_hang_the_run(tmp_path, value):
+def test_extreme_retry_after_does_not_hang_the_run(tmp_path, value):
     server = ScriptedServer(*4 * [(429, "rate_limit_exceeded", {"Retry-After": value})])
     started = time.monotonic()
     run = ask(items(1), tmp_path, server=server, chosen=settings(max_tries=3))
@@ -151,7 +151,7 @@ def test_a_redirection_is_not_followed(tmp_path, status):
 
 
 @pytest.mark.parametrize("content", [r'{"verdict": "\ud83d"}', '{"verdict": "yes"} \ud83d'])
-def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written(tmp_path, content):
+def test_unpaired_surrogate_is_a_malformed_reply(tmp_path, content):
     choice = {"message": {"content": content}, "finish_reason": "stop"}
     replies = [completion(choices=[choice])] * 3
     (outcome,) = ask(items(1), tmp_path, server=ScriptedServer(*replies)).outcomes
@@ -160,7 +160,7 @@ def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written(tmp_path
 
 
 @pytest.mark.parametrize("field", ["model", "finish_reason"])
-def test_names_that_cannot_be_written_or_shown_are_escaped_and_cut(tmp_path, field):
+def test_unprintable_names_are_escaped_and_cut(tmp_path, field):
     name = "stand-in/\ud800\x1b[31m" + 1000 * "x"
     choice = COMPLETION["choices"][0] | {"finish_reason": name}
     changes = {"model": name} if field == "model" else {"choices": [choice]}

@@ -66,7 +66,7 @@ def test_a_downloaded_checkpoint_loads_when_the_hub_is_gone(
     assert encoder.identity == f"owner/tiny@{commit}"
 
 
-def test_what_cannot_be_downloaded_is_said_in_plain_words(hub, tmp_path, folder):
+def test_failed_downloads_are_explained(hub, tmp_path, folder):
     expected = {
         "owner/none": "no such repository owner/name, or a private one",
         "owner/tiny": "'owner/tiny', revision 'v9': no such commit, branch or tag",
@@ -83,7 +83,7 @@ def test_what_cannot_be_downloaded_is_said_in_plain_words(hub, tmp_path, folder)
     assert not folder.exists()
 
 
-def test_without_network_the_cache_is_taken_and_a_lack_is_said(hub, tmp_path, folder):
+def test_without_network_the_cache_is_used_if_complete(hub, tmp_path, folder):
     home = tmp_path / "hf"
     call = {"repo": "owner/tiny"}
     hub.download(home, folder, [call])
@@ -130,7 +130,7 @@ def test_a_moved_branch_is_another_checkpoint(tmp_path, folder):
     assert (old / "model.safetensors").read_bytes() == b"one"
 
 
-def test_a_cleaned_cache_is_noticed(tmp_path, folder):
+def test_deleted_download_is_reported(tmp_path, folder):
     (tmp_path / "model.safetensors").write_bytes(b"123")
     (tmp_path / "config.json").write_text("{}")
     files = {"config.json": 2, "model.safetensors": 5}
@@ -150,7 +150,7 @@ WEIGHTS = [
 """Files of a repository, and those of them that are downloaded."""
 
 
-def test_weights_come_once_and_others_not_at_all(tmp_path, folder):
+def test_duplicate_weights_are_not_downloaded(tmp_path, folder):
     repositories = [f"owner/name{number}" for number in range(len(WEIGHTS))]
     with running(FakeHub()) as hub:
         for repo, (names, _) in zip(repositories, WEIGHTS, strict=True):
@@ -160,7 +160,7 @@ def test_weights_come_once_and_others_not_at_all(tmp_path, folder):
     assert found == [wanted for _, wanted in WEIGHTS]
 
 
-def test_a_download_that_was_cut_off_is_not_taken_for_whole(tmp_path, folder):
+def test_interrupted_download_is_not_used(tmp_path, folder):
     home, weights = tmp_path / "hf", {"config.json": b"{}", "model.safetensors": b"one"}
     with running(FakeHub()) as hub:
         commit = hub.push("owner/name", "one", weights)

@@ -90,7 +90,7 @@ SAID = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("damage", [missing, left_over, another_shape])
-def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
+def test_weights_that_do_not_fit_the_network_are_refused(tmp_path, case, damage):
     save, name, fields = CASES[case]
     folder = save(tmp_path)
     load(folder, fields)  # whole as it is
@@ -109,7 +109,7 @@ def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
         ("num_attention_heads", None), ("architectures", -1), ("dtype", []), ("vocab_size", 0),
     ],
 )  # fmt: skip
-def test_a_wrong_field_of_config_json_is_no_traceback(tmp_path, field, value):
+def test_wrong_field_of_config_json_is_an_input_error(tmp_path, field, value):
     folder = save_bert(tmp_path)
     change_json(folder / "config.json", **{field: value})
     with pytest.raises(InputError, match=str(folder)):
@@ -141,7 +141,7 @@ def test_a_tokenizer_without_most_of_its_words_is_refused(tmp_path, case, remove
         load(folder, fields)
 
 
-def test_no_tokens_are_counted_by_a_folder_without_a_tokenizer(tmp_path):
+def test_folder_without_a_tokenizer_is_refused_for_counting(tmp_path):
     folder = save_bert(tmp_path)
     token_counter(str(folder))
     remove_tokenizer(folder)

@@ -61,7 +61,7 @@ def nv_reference(folder, ids: torch.Tensor, n_prompt: int) -> np.ndarray:
     ("pooling", "role", "n_prompt"),
     [("checkpoint", "document", 0), ("checkpoint", "query", 3), ("mean", "query", 0)],
 )
-def test_nv_embed_leaves_as_many_tokens_out_of_the_mean_as_its_prompt_has(
+def test_nv_embed_excludes_the_prompts_tokens_from_the_mean(
     tmp_path, load_tiny, pooling, role, n_prompt
 ):
     """Not where the entry says that it pools by the mean."""
@@ -74,9 +74,7 @@ def test_nv_embed_leaves_as_many_tokens_out_of_the_mean_as_its_prompt_has(
         np.testing.assert_allclose(vector, nv_reference(folder, ids, n_prompt), atol=1e-5)
 
 
-def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer_of_the_text_model(
-    tmp_path, load_tiny
-):
+def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer(tmp_path, load_tiny):
     folder = save_jina_v4(tmp_path / "m")
     encoder = load_tiny(folder, architecture="jina-v4")
     config = json.loads((folder / "config.json").read_text())["text_config"]
@@ -112,9 +110,7 @@ V3 = {
 }
 
 
-def test_jina_v3_reads_queries_and_documents_of_a_batch_with_the_adapter_of_each(
-    tmp_path, load_tiny
-):
+def test_jina_v3_selects_the_adapter_for_each_text(tmp_path, load_tiny):
     twins = save_jina_v3(tmp_path)
     encoder = load_tiny(tmp_path, **V3)
     pairs = [(role, text) for text in TEXTS for role in ("query", "document")]

@@ -26,7 +26,7 @@ def terms_by_bm25s(texts: list[str]) -> list[list[str]]:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cf", "Cn", "Mn"])), max_size=5))
-def test_english_terms_of_normalised_texts_are_those_of_bm25s(texts):
+def test_english_terms_equal_bm25s(texts):
     # Without marks and format characters, which Unicode calls ignorable in part, and Hangul's
     # fillers, letters that show nothing.
     fillers = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
@@ -107,11 +107,11 @@ def test_spaces_without_width_and_symbols_end_words(language, text, same_as):
         ("swh-Latn", "Paka a wanalala", ["paka", "wanalala"]),
     ],
 )
-def test_stemmer_and_stop_words_are_those_of_the_language(language, text, expected):
+def test_stemmer_and_stop_words_follow_the_language(language, text, expected):
     assert terms(language, text) == expected
 
 
-def test_signs_that_are_parts_of_words_do_not_cut_them():
+def test_combining_signs_do_not_split_words():
     # Vowel signs and the virama are combining marks; \w leaves them out.
     assert terms("qps-Deva", "हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert terms("qps-Arab", "كِتَابٌ جديد") == ["كِتَابٌ", "جديد"]
@@ -131,5 +131,5 @@ def test_signs_that_are_parts_of_words_do_not_cut_them():
         ("cmn-Hans", "", []),
     ],
 )
-def test_scripts_without_spaces_are_cut_into_pairs_beside_whole_words(language, text, expected):
+def test_unspaced_scripts_are_split_into_pairs(language, text, expected):
     assert terms(language, text) == expected

@@ -69,7 +69,7 @@ def test_pair_scores(folder, times, monkeypatch):
     assert set(names(folder / "pairs" / ("f" * 24))) <= {".scores", ".keys"}
 
 
-def test_pair_scores_that_two_jobs_take_over_at_once(folder, monkeypatch):
+def test_two_jobs_migrate_pair_scores_at_once(folder, monkeypatch):
     from psibench.store import pairs
 
     read = pairs.read_part
