@@ -22,7 +22,7 @@ from psibench.models.protocols import TokenizedText
 
 @dataclass
 class HashEncoder:
-    """An encoder of 4 dimensions seeded by a window's tokens; counts what it encodes."""
+    """An encoder of 4 dimensions seeded by a window's tokens; records encoded windows."""
 
     windows: int = 1
     seen: list[tuple[int, ...]] = field(default_factory=list)
@@ -163,7 +163,10 @@ def test_token_without_an_embedding_is_an_input_error(store, monkeypatch):
         raise RuntimeError("CUDA error: device-side assert triggered\nSearch for it")
 
     monkeypatch.setattr(HashEncoder, "forward", forward)
-    with pytest.raises(InputError, match=r"no vector for, 97 perhaps \(CUDA error: .*triggered\):"):
+    with pytest.raises(
+        InputError,
+        match=r"maybe 97, for which the model has no embedding \(CUDA error: .*triggered\):",
+    ):
         encode(HashEncoder(), ["a"], store)
 
 

@@ -41,7 +41,7 @@ def paths(tmp_path):
 
 
 def encode(paths, entry, folder, *, portion="", **settings):
-    """Encode all texts, or a slice of them, into a folder's store; return the table's path."""
+    """Encode all texts or a slice into a folder's store; return the table's path."""
     output = folder / f"encodings{portion}.parquet"
     jobs.run(
         run_encode,
@@ -75,7 +75,7 @@ def small_blocks(monkeypatch):
 
 
 def test_unread_blocks_count_in_the_total(tmp_path, monkeypatch, caplog, small_blocks):
-    """64 texts of 20 words, in blocks of three or two: the first says how many tokens there are."""
+    """The first of the blocks (three or two of the 64 texts of 20 words) predicts the total."""
     totals = []
 
     class Watched(job.Progress):

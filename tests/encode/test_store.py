@@ -102,7 +102,9 @@ def test_numbers_that_are_not_finite_are_refused(store, bad):
 
 def test_numbers_too_large_for_the_format_are_refused(tmp_path):
     store = EmbeddingStore(tmp_path, "f" * 64, storage="float16")
-    with pytest.raises(InputError, match=r"70000, more than float16.*encoding\.storage"):
+    with pytest.raises(
+        InputError, match=r"70000, which is too large for float16.*encoding\.storage"
+    ):
         store.add(KEYS[:1], [np.array([[1.0, 70_000]], np.float32)])
 
 
@@ -114,7 +116,7 @@ def test_many_vectors_make_parts_of_bounded_size(store, monkeypatch):
     sizes = sorted(
         sum(pq.read_table(path).column("n_vectors").to_pylist()) for path in store.folder.iterdir()
     )
-    # Three and three; one and none; nine, too many for a part, alone; two.
+    # Parts: 3 + 3 vectors; 1 + 0; 9, more than a part may have; 2.
     assert sizes == [1, 2, 6, 9]
     found = reopened(store).load(keys)
     np.testing.assert_array_equal(found.values, np.concatenate(vectors))
@@ -133,7 +135,7 @@ def test_blocks_give_every_text_once_within_the_memory(tmp_path, storage, block_
     asked = [keys[i] for i in rng.integers(0, 60, 150)]  # some twice, some not at all
     whole, seen = store.load(asked), []
     for places, vectors in store.blocks(asked, block_bytes):
-        # A text that needs more comes alone but for texts without vectors.
+        # A larger text shares its block only with texts without vectors.
         assert vectors.values.nbytes <= block_bytes or np.count_nonzero(vectors.counts) == 1
         expected = whole.take(places)
         np.testing.assert_array_equal(vectors.values, expected.values)

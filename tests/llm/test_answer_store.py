@@ -100,10 +100,10 @@ def test_first_of_two_simultaneous_answers_counts(tmp_path):
         store.close()
         assert AnswerStore(tmp_path).get(KEYS[0]) == answer(0, "of 0")
     assert len(stored(tmp_path)) == 4
-    assert AnswerStore(tmp_path).usage() == used(6)  # what was asked twice was paid for twice
+    assert AnswerStore(tmp_path).usage() == used(6)  # a request sent twice was paid for twice
 
 
-# What is damaged or cut off
+# Damaged and truncated logs
 
 
 def test_log_cut_in_its_last_line_keeps_earlier_lines(tmp_path, caplog):
@@ -114,7 +114,7 @@ def test_log_cut_in_its_last_line_keeps_earlier_lines(tmp_path, caplog):
     for size in range(len(whole) - len(whole.splitlines()[2]), len(whole)):
         path.write_bytes(whole[:size])
         assert found(tmp_path, 3) == [0, 1]
-    assert f"{path}: the last line is not whole" in caplog.text
+    assert f"{path}: ignoring the last line, which is incomplete" in caplog.text
     assert AnswerStore(tmp_path).usage() == used(2)
 
 
@@ -127,7 +127,7 @@ def test_changed_byte_loses_one_answer_with_a_warning(tmp_path, caplog, place):
     middle[place] ^= 1
     path.write_bytes(b"\n".join([lines[0], bytes(middle), lines[2], b""]))
     assert found(tmp_path) == [0, 2]
-    assert f"{path}: 1 damaged lines; their requests are asked again" in caplog.text
+    assert f"{path}: 1 damaged lines; their requests are sent again" in caplog.text
 
 
 def test_index_is_used_only_for_unchanged_logs(tmp_path):
@@ -161,7 +161,9 @@ def test_compressed_answers_of_an_earlier_version_are_refused(tmp_path):
     (tmp_path / "answers-1.jsonl.zst").write_bytes(b"")
     store = AnswerStore(tmp_path)
     for _ in range(2):
-        with pytest.raises(InputError, match=r"answers-1.jsonl.zst: compressed .* unzstd --rm"):
+        with pytest.raises(
+            InputError, match=r"answers-1.jsonl.zst: .* decompress it with `unzstd --rm"
+        ):
             store.get(KEYS[0])
 
 

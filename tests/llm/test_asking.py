@@ -108,7 +108,7 @@ def test_reply_cut_off_by_the_context_window_is_final(tmp_path, bound, reason, n
 @pytest.mark.parametrize(
     ("told", "cached", "output"),
     [
-        ({"total_tokens": 40}, 0, 30),  # thinking that a service counts in the total alone
+        ({"total_tokens": 40}, 0, 30),  # thoughts that a service counts only in the total
         ({"total_tokens": 3}, 0, 5),
         ({"total_tokens": 10**30}, 0, 5),
         ({"cached_input_tokens": 11}, 0, 5),  # more than the prompt has: at the full price
@@ -189,7 +189,7 @@ def test_temporary_failures_are_retried_after_the_servers_delay(tmp_path):
     ("policy", "reason", "text"),
     [
         ({"max_tries": 3}, "http_500", "made to fail"),
-        ({"deadline_s": 0.2}, "deadline", "no reply within 0.2 s, all tries together"),
+        ({"deadline_s": 0.2}, "deadline", "no reply within 0.2 s in all tries together"),
     ],
 )
 def test_tries_are_limited_and_the_last_failure_reported(tmp_path, policy, reason, text):
@@ -208,7 +208,7 @@ def test_invalid_completion_is_retried_a_few_times(tmp_path, page, reason):
 
 
 class CountingClient:
-    """A client that counts what is under way at once."""
+    """A client that counts concurrent requests."""
 
     def __init__(self):
         self.n_sent = self.n_under_way = self.most_under_way = 0
@@ -249,7 +249,7 @@ def test_stopped_job_keeps_its_answers(tmp_path):
     run = ask(items(500), tmp_path, server=server, check_stop=check_stop)
     assert isinstance(run.error, TimeoutError)
     assert 20 <= len(run.outcomes) == len(stored(tmp_path)) < 500
-    assert server.asked.total() == len(run.outcomes)  # what was under way was waited for
+    assert server.asked.total() == len(run.outcomes)  # running requests could finish
 
 
 PRICE = Price(input_usd=1.0, output_usd=10.0, as_of=date(2026, 1, 1))

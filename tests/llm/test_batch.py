@@ -84,7 +84,7 @@ def test_temporarily_failed_lines_are_sent_again(server, tmp_path):
     assert run.error is None
     assert run.statuses == {"ok": 60}
     assert server.stand_in.answered.total() == 60  # nothing answered was asked again
-    assert server.n_requests > 80  # half of 60, and half of those
+    assert server.n_requests > 80  # batches of 30, then of 15
     assert set(server.stand_in.answered.values()) == {1}
 
 
@@ -129,7 +129,7 @@ def test_refused_batch_is_reported_and_leaves_no_record(tmp_path, monkeypatch):
     with Server() as server:
         run = ask(items(9), tmp_path, batch_settings(server.url))
     assert isinstance(run.error, InputError)
-    assert "takes no batch: http_400: No such model." in str(run.error)
+    assert "does not accept a batch: http_400: No such model." in str(run.error)
     assert (stored(tmp_path), records(tmp_path)) == ([], [])
 
 
@@ -162,7 +162,7 @@ def http_error(status, **fields):
 
 
 @pytest.mark.parametrize(
-    ("line", "reason", "verdict"),
+    ("line", "reason", "action"),
     [
         (output_line(http_error(400, code="context_length_exceeded")), "http_400", "reject"),
         (output_line(http_error(429, code="insufficient_quota")), "http_429", "stop"),
@@ -176,10 +176,10 @@ def http_error(status, **fields):
         ),
     ],
 )
-def test_a_line_without_a_completion_is_a_failure(line, reason, verdict):
+def test_a_line_without_a_completion_is_a_failure(line, reason, action):
     failure = read_result(line, MODEL, "t", Secret(""))
     assert isinstance(failure, TryFailedError)
-    assert (failure.reason, failure.verdict) == (reason, verdict)
+    assert (failure.reason, failure.action) == (reason, action)
     filtered = read_result(
         output_line(http_error(400, code="content_filter")), MODEL, "t", Secret("")
     )
@@ -228,7 +228,7 @@ def test_run_ends_when_the_budget_is_used_up(server, tmp_path):
 
 
 def test_unused_reservations_pay_for_large_enough_batches(server, tmp_path):
-    # A request costs at most 0.0006 USD and about 0.00004 in fact: most of it comes back.
+    # A request costs at most 0.0006 USD, actually about 0.00004: most of the reservation is freed.
     budget = Budget(30 * most_usd(0), PRICE, is_batch=True)
     run = ask(priced_items(400), tmp_path, batch_settings(server.url), budget=budget)
     sizes = server.batch_sizes

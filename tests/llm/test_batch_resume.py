@@ -188,7 +188,7 @@ def test_lost_server_ends_the_run_and_keeps_the_record(tmp_path, monkeypatch):
             patched.setattr(BatchServer, "retrieve", gone)
             run = ask(items(10), tmp_path, batch_settings(server.url))
         assert isinstance(run.error, InputError)
-        assert "does not tell how batches stand: connection: refused" in str(run.error)
+        assert "does not report the state of batches: connection: refused" in str(run.error)
         assert len(records(tmp_path)) == 1
         assert ask(items(10), tmp_path, batch_settings(server.url)).statuses == {"ok": 10}
         assert server.n_requests == 10

@@ -1,4 +1,4 @@
-"""What the engine survives: what was asked, what was lost, what was asked twice."""
+"""Faults that runs survive without losing answers or sending requests twice."""
 
 import errno
 import os

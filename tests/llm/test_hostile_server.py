@@ -72,7 +72,7 @@ def test_non_ascii_header_does_not_end_the_run(tmp_path, header):
         (b"503 Gone", b"Retry-After: Fri, 99 Foo 9999 \xff", "http_503", "model"),
         (b"301 Moved", b"Location: http://[bad/\xff", "http_301", "redirects to another address"),
         (b"302 Moved", "Location: http://zürich.example/".encode(), "http_302", "zürich.example"),
-        ("200 Größe".encode("latin-1"), JSON, "connection", "status line that cannot be read"),
+        ("200 Größe".encode("latin-1"), JSON, "connection", "unreadable status line"),
     ],
 )
 def test_odd_bytes_in_the_head_of_an_error_leave_its_reason(
@@ -127,7 +127,7 @@ def test_content_that_would_take_forever_is_malformed_soon(tmp_path, content):
     run = ask(items(1), tmp_path, server=ScriptedServer(completion(choices=[choice])))
     assert (run.error, run.statuses) == (None, {"ok": 1})  # the second reply is
     assert run.outcomes[0].n_reasks == 1
-    assert time.monotonic() - started < 60  # it was 70 s for the fences alone
+    assert time.monotonic() - started < 60  # a slow version took 70 s for the fences
 
 
 @pytest.mark.parametrize("value", [400 * "9", "Fri, 31 Dec 9999 23:59:59 GMT"])
@@ -145,7 +145,7 @@ def test_a_redirection_is_not_followed(tmp_path, status):
     other = {"Location": "http://elsewhere.invalid/v1/chat/completions?key=secret-of-theirs"}
     server = ScriptedServer((status, "moved", other))
     run = ask(items(3), tmp_path, server=server, chosen=settings(concurrency=1))
-    assert "redirects to elsewhere.invalid; name that in the config" in str(run.error)
+    assert "redirects to elsewhere.invalid; name that address in the config" in str(run.error)
     assert "secret-of-theirs" not in str(run.error)
     assert server.n_asked == 1
 

@@ -36,6 +36,6 @@ def test_budget_works_in_successive_event_loops():
     async def run():
         await asyncio.wait_for(asyncio.gather(spend(), spend(), spend()), 5)
 
-    asyncio.run(run())  # as a service is asked block by block
+    asyncio.run(run())  # as for blocks of embedding requests
     asyncio.run(run())
     assert not budget.has_reservations

@@ -180,6 +180,6 @@ def test_shipped_template_cannot_be_made_plain(tmp_path, monkeypatch):
     monkeypatch.setattr("psibench.llm.prompts.PROMPTS", tmp_path)
     (tmp_path / "summarise.md").write_text(PLAIN)
     with pytest.raises(
-        InputError, match=r"summarise\.md: response: text: the shipped template has"
+        InputError, match=r"summarise\.md: response: text: the shipped template must"
     ):
         load_prompt(tmp_path / "summarise.md")

@@ -139,7 +139,7 @@ def test_reply_with_no_or_several_numbers_gives_a_reason(text, reason):
     [
         ("\n A mine shut. \n", "A mine shut."),
         ("```text\nA mine shut.\n```\n", "A mine shut."),
-        ('{"summary": "A mine"}', '{"summary": "A mine"}'),  # running text is what was asked for
+        ('{"summary": "A mine"}', '{"summary": "A mine"}'),  # the reply's form is running text
         ("Run\n```\nmake\n```\nthen\n```\nls\n```", "Run\n```\nmake\n```\nthen\n```\nls\n```"),
     ],
 )
@@ -221,7 +221,7 @@ def test_thoughts_that_never_close_are_no_reply(start, end, form):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        # Markers in a value are text, in front of which nothing is cut.
+        # Markers in a value are text; the text before them is kept.
         ('{"a": ["<think>x</think>", "[/THINK]"]}', ["<think>x</think>", "[/THINK]"]),
         ('Here: {"a": ["the tag </think>", "b"]}', ["the tag </think>", "b"]),
         ('<think>{"a": ["c"]}</think>{"a": ["see </think>", "b"]}', ["see </think>", "b"]),

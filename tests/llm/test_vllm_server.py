@@ -1,4 +1,4 @@
-"""The server that a job starts: it answers, and nothing of it outlives the job."""
+"""The server that a job starts answers, and none of its processes outlives the job."""
 
 import logging
 import os
@@ -88,7 +88,7 @@ def test_users_parallelism_arguments_are_kept(arguments):
 
 @pytest.mark.parametrize("argument", ["--port", "--host=0.0.0.0", "--revision", "--api_key"])
 def test_arguments_that_are_not_the_users_are_refused(tmp_path, argument):
-    with pytest.raises(InputError, match=r"hold --\S+: the job or another key .* decides it"):
+    with pytest.raises(InputError, match=r"has --\S+, which is set by the job or another key"):
         process(vllm(argument, "x"), tmp_path / "log")
 
 
@@ -122,7 +122,7 @@ def test_server_that_ends_at_start_is_reported_with_its_output(tmp_path):
     with pytest.raises(InputError) as caught:
         ask(vllm("--fake-fail", words), tmp_path, 3)
     assert f"vllm serve {MODEL} ended with status 3" in str(caught.value)
-    assert f"\n  {words}\nAll it printed: " in str(caught.value)
+    assert f"\n  {words}\nFull output: " in str(caught.value)
     (log,) = logs(tmp_path)
     assert str(log) in str(caught.value)
     assert words in log.read_text()
@@ -167,7 +167,7 @@ def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):
 def test_server_of_another_model_is_refused(tmp_path):
     with (
         process(vllm("--served-model-name", "other"), tmp_path / "log") as server,
-        pytest.raises(InputError, match=rf"asked for model '{MODEL}', .* serves 'other'"),
+        pytest.raises(InputError, match=rf"requested the model '{MODEL}', .* serves 'other'"),
     ):
         server.start()
 

@@ -64,7 +64,7 @@ def test_damaged_cache_of_a_network_is_rebuilt(tiny_bert, engines, monkeypatch):
     assert len(made) == 1
     (kept,) = engines.iterdir()  # nothing half-written beside it
     (kept / "model.xml").write_text("<half", encoding="utf-8")
-    for _ in range(2):  # the second one finds what the first has put in its place
+    for _ in range(2):  # the second one finds the first one's file
         assert load(tiny_bert, monkeypatch).compiled is not None
     assert len(made) == 2
     (kept / "model.xml").unlink()  # a removal that was killed
@@ -145,7 +145,7 @@ def test_unknown_engine_is_refused(tiny_bert, engines, monkeypatch):
 
 def test_signals_are_handled_after_a_compiled_encoder_was_deleted(tiny_bert, engines, monkeypatch):
     encoder = None
-    for _ in range(2):  # the second one comes from what is kept, beside the first
+    for _ in range(2):  # the second one comes from the cache
         encoder = load(tiny_bert, monkeypatch)
         vectors_of(encoder, TEXTS)
     del encoder
@@ -159,7 +159,7 @@ def test_signals_are_handled_after_a_compiled_encoder_was_deleted(tiny_bert, eng
 @pytest.mark.parametrize(
     "network",
     [
-        "Gemma3Config",  # said of its text part
+        "Gemma3Config",  # in the config of its text model
         "LongformerConfig",
         "BigBirdConfig",
     ],

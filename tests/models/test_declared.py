@@ -63,7 +63,7 @@ def check(tmp_path: Path, capsys):
 
 
 def warnings_of(entry: dict, folder: Path, caplog) -> list[str]:
-    """Load the entry; return what is said of it."""
+    """Load the entry; return the warnings."""
     with caplog.at_level(logging.WARNING, logger="psibench"):
         load_encoder(parse_model(entry | {"checkpoint": str(folder)}), device="cpu")
     return [record.getMessage() for record in caplog.records if record.name == "psibench"]
@@ -110,7 +110,7 @@ def test_departing_entry_is_reported_with_both_values(save, check, caplog, chang
     assert (code, rest) == (1, [f"  {line}"])
     assert first.startswith("mine: differs in 1 of 4 compared (")
     (warning,) = warnings_of(RIGHT | change, folder, caplog)
-    assert warning == f"checkpoint '{folder}': {line}: the entry's is used"
+    assert warning == f"checkpoint '{folder}': {line}; the entry's value is used"
 
 
 @pytest.mark.parametrize(

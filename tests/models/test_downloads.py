@@ -71,7 +71,7 @@ def test_failed_downloads_are_explained(hub, tmp_path, folder):
         "owner/none": "no such repository owner/name, or a private one",
         "owner/tiny": "'owner/tiny', revision 'v9': no such commit, branch or tag",
         "owner/gated": "gated. Accept its conditions on 127.0.0.1/owner/gated, and log in",
-        "owner/pictures": "none of its files is one that is read",
+        "owner/pictures": "found no file that psibench reads",
         "not a name": "no such repository owner/name, or a private one",
         "owner/broken": "'owner/broken', revision 'main': the hub does not answer",
     }
@@ -96,7 +96,7 @@ def test_without_network_the_cache_is_used_if_complete(hub, tmp_path, folder):
     assert (folder / "owner--tiny@main.json").read_bytes() == first
     assert "'owner/gated', revision 'main': the hub does not answer" in lacking["error"]
     (offline,) = hub.download(home, folder, [{"repo": "owner/gated"}], HF_HUB_OFFLINE="1")
-    assert "HF_HUB_OFFLINE has to be unset" in offline["error"]
+    assert "HF_HUB_OFFLINE must be unset" in offline["error"]
     assert len(hub.asked) == n_before
 
 
@@ -147,7 +147,7 @@ WEIGHTS = [
      ["2_Dense/pytorch_model.bin", "model.safetensors"]),
     (["config.json", "openvino/openvino_model.bin", "optimizer.pt"], ["config.json"]),
 ]  # fmt: skip
-"""Files of a repository, and those of them that are downloaded."""
+"""Files of a repository, and the downloaded ones."""
 
 
 def test_duplicate_weights_are_not_downloaded(tmp_path, folder):

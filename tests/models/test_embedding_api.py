@@ -247,7 +247,7 @@ def test_fingerprint_depends_on_model_and_cuts_not_on_price(tmp_path):
     assert texts.fingerprint == first  # prompts are in the salt
     bare = load_api_texts(entry, model="m")
     salts = {texts.salt("query"), bare.salt("query"), bare.salt("document"), ""}
-    assert len(salts) == 4  # equal texts of two roles are two, by their fields alone, too
+    assert len(salts) == 4  # equal texts of two roles differ, even if only fields differ
     assert texts.salt("document") == bare.salt("document")
 
 
@@ -270,8 +270,8 @@ def test_temporary_failures_are_retried_and_counted(fault):
         found, spent = ask(entry, [request(1), request(2)])
     np.testing.assert_allclose(found["word1 text0"], unit("word1 text0"), atol=1e-7)
     assert len(found) == 2
-    # Two words each. What failed is free, or counts as the service said (2), or at our count (10)
-    # where it said nothing and may yet have done the work.
+    # Two words each. Failures are free, or cost the service's count (2), or our count (10) if it
+    # reported none but may have done the work.
     lost = {"truncated": 10, "wrong_count": 2}.get(fault, 0)
     assert spent == pytest.approx(4 + lost)
 
@@ -322,7 +322,7 @@ def test_wrong_key_is_reported_but_not_shown(monkeypatch):
             ask(entry, [request(1)])
         said = str(caught.value)
         assert "http_401" in said
-        assert "the key is that of key_env EMBEDDING_KEY" in said
+        assert "the API key is in the variable EMBEDDING_KEY" in said
         assert "pa-0123" not in said  # no part of the key
         monkeypatch.delenv("EMBEDDING_KEY")
         with pytest.raises(InputError, match=r"environment variable EMBEDDING_KEY .*'m'.* not set"):

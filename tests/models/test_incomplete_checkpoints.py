@@ -93,7 +93,7 @@ SAID = {
 def test_weights_that_do_not_fit_the_network_are_refused(tmp_path, case, damage):
     save, name, fields = CASES[case]
     folder = save(tmp_path)
-    load(folder, fields)  # whole as it is
+    load(folder, fields)  # undamaged
     change_weights(folder, lambda state: damage(state, name))
     with pytest.raises(InputError) as refused:
         load(folder, fields)
@@ -130,7 +130,7 @@ def remove_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("remove", "said"), [(remove_words, r": its tokenizer has \d+ words"), (remove_tokenizer, "")]
+    ("remove", "said"), [(remove_words, r": the tokenizer has \d+ words"), (remove_tokenizer, "")]
 )
 @pytest.mark.parametrize("case", CASES)
 def test_a_tokenizer_without_most_of_its_words_is_refused(tmp_path, case, remove, said):
@@ -145,6 +145,6 @@ def test_folder_without_a_tokenizer_is_refused_for_counting(tmp_path):
     folder = save_bert(tmp_path)
     token_counter(str(folder))
     remove_tokenizer(folder)
-    # transformers would make one of special tokens alone, to which every word is unknown.
-    with pytest.raises(InputError, match=rf"{folder}: its tokenizer has 5 words"):
+    # transformers would make one of special tokens, which reads every word as unknown.
+    with pytest.raises(InputError, match=rf"{folder}: the tokenizer has 5 words"):
         token_counter(str(folder))

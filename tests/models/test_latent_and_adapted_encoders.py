@@ -56,7 +56,7 @@ def nv_reference(folder, ids: torch.Tensor, n_prompt: int) -> np.ndarray:
     return unit((fed + hidden)[n_prompt:].mean(dim=0))
 
 
-# Query, w9 and ":" are three tokens; "<s>" in front of them is the first of those left out.
+# Query, w9 and ":" are three tokens; "<s>" before them is excluded first.
 @pytest.mark.parametrize(
     ("pooling", "role", "n_prompt"),
     [("checkpoint", "document", 0), ("checkpoint", "query", 3), ("mean", "query", 0)],
@@ -64,7 +64,7 @@ def nv_reference(folder, ids: torch.Tensor, n_prompt: int) -> np.ndarray:
 def test_nv_embed_excludes_the_prompts_tokens_from_the_mean(
     tmp_path, load_tiny, pooling, role, n_prompt
 ):
-    """Not where the entry says that it pools by the mean."""
+    """Except if the entry pools by the mean."""
     folder = save_nv_embed(tmp_path / "m")
     fields = {"append": "</s>", "query_prompt": "Query w9 : ", "architecture": "nv-embed"}
     encoder = load_tiny(folder, pooling=pooling, **fields)
@@ -124,7 +124,7 @@ def test_jina_v3_selects_the_adapter_for_each_text(tmp_path, load_tiny):
 
 
 # Of 8 dimensions a head, trained on 16 tokens, the base of 1,000 becomes of L tokens
-# 1,000 x (2 L / 16 - 1)^(8 / 6): of 27, those of the last text, 2.375^(4 / 3) = 3.168692 times it.
+# 1,000 x (2 L / 16 - 1)^(8 / 6); for the last text, L = 27: 2.375^(4 / 3) = 3.168692.
 LONG_NOMIC = {"architecture": "nomic-long", "max_tokens": 48}
 STRETCHED = {7: 1000.0, 16: 1000.0, 27: 3168.692}
 
@@ -162,8 +162,8 @@ REFUSED = [
     (save_jina_v3, CONFIG, {"lora_adaptations": ["retrieval.query"]}, V3, "both need retrieval"),
     (save_jina_v3, CONFIG, {"task_instructions": {}}, V3, "both need retrieval.query and"),
     (save_jina_v3, CONFIG, {"task_instructions": dict.fromkeys(INSTRUCTIONS, "w1")}, V3,
-     "reads both of"),
-    (save_jina_v3, CONFIG, {}, V3 | {"query_prompt": ""}, "needs query_prompt 'Represent the q"),
+     "the same tokens"),
+    (save_jina_v3, CONFIG, {}, V3 | {"query_prompt": ""}, "set query_prompt 'Represent the q"),
     (save_jina_bert, CONFIG, {"position_embedding_type": "absolute"},
      {"architecture": "jina-bert"}, "position_embedding_type 'absolute'; supported: 'alibi'"),
     (save_nomic, CONFIG, {"max_trained_positions": None}, LONG_NOMIC, "without max_trained_posit"),

@@ -291,8 +291,8 @@ def test_keys_that_change_how_texts_are_read_are_refused(save, load_tiny, config
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        ({"kwargs": ["task"]}, "is told whether a text is a query"),
-        ({"name": "0"}, r"the names of modules are \['0', '0'\]"),
+        ({"kwargs": ["task"]}, "treats queries and documents differently"),
+        ({"name": "0"}, r"the modules are named \['0', '0'\]"),
     ],
     ids=str,
 )
@@ -317,7 +317,7 @@ OF_OTHER_KINDS = {"SpladePooling", "SparseAutoEncoder", "MultiVectorMask", "Rout
 @pytest.mark.parametrize("kind", BEFORE_POOLING)
 def test_modules_that_need_more_than_token_states_are_refused(save, load_tiny, kind):
     folder = save(BEFORE_POOLING[kind], modules.Pooling(12 if kind == "CNN" else 16))
-    with pytest.raises(InputError, match=rf"{kind} behind the transformer is not supported"):
+    with pytest.raises(InputError, match=rf"{kind} after the transformer is not supported"):
         load_tiny(folder)
 
 
@@ -327,7 +327,7 @@ def test_modules_of_another_kind_of_model_are_refused(save, load_tiny, kind):
     listed = json.loads((folder / "modules.json").read_text())
     listed[1]["type"] = f"sentence_transformers.models.{kind}"
     (folder / "modules.json").write_text(json.dumps(listed))
-    with pytest.raises(InputError, match=f"{kind} behind the transformer is not supported"):
+    with pytest.raises(InputError, match=f"{kind} after the transformer is not supported"):
         load_tiny(folder)
 
 

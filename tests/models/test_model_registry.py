@@ -37,7 +37,7 @@ TEXTS = ["w1 w2 w3", "w4 w5"]
 TINY_TOKENS = 48  # of the 64 positions of the tiny checkpoints; the longest prompt takes 22
 
 
-SHARP_BERT = partial(save_bert, spread=0.4)  # so that the first token tells texts
+SHARP_BERT = partial(save_bert, spread=0.4)  # so that the first token's state differs between texts
 
 
 def save_stella(folder: Path) -> Path:

@@ -81,7 +81,7 @@ def test_cut_vectors_have_another_fingerprint(tmp_path, tiny_bert, load_tiny):
     whole, cut = load_tiny(folder), load_tiny(folder, dimensions=8)
     assert whole.fingerprint != cut.fingerprint
     assert cut.fingerprint != load_tiny(folder, dimensions=16).fingerprint
-    # also where a checkpoint declares them: older releases stored all of them for the same files
+    # also if the checkpoint declares them: older releases stored uncut vectors for these files
     declared = load_tiny(declare(folder, truncate_dim=8))
     uncut = replace(declared, model=replace(declared.model, dimensions=None))
     assert declared.fingerprint != uncut.fingerprint
@@ -165,7 +165,7 @@ def test_transformer_without_forward_pass_for_texts_is_refused(tmp_path, tiny_be
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     text = {"method": "get_text_features", "method_output_name": "pooler_output"}
     change_json(folder / "sentence_bert_config.json", modality_config={"text": text})
-    with pytest.raises(InputError, match="texts go through its transformer by"):
+    with pytest.raises(InputError, match="its transformer reads texts by"):
         load_tiny(folder)
 
 

@@ -34,7 +34,7 @@ def load(folder, **fields):
 
 
 def reference(folder, texts, role, max_tokens=32):
-    """What SparseEncoder itself says, as weight by term of each text."""
+    """SparseEncoder's weights by term for each text."""
     from sentence_transformers import SparseEncoder
 
     model = SparseEncoder(str(folder), device="cpu")
@@ -79,7 +79,7 @@ def test_inference_free_queries_and_documents_share_a_batch(inference_free):
 
 
 def test_a_text_may_begin_with_token_0(splade):
-    """As those of RoBERTa's kind do, with <s>."""
+    """As in RoBERTa-like models, with <s>."""
     encoder = load(splade)
     ids = np.array([0, 5, 6, 3], dtype=np.int32)
     with torch.inference_mode():

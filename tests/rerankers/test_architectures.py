@@ -57,7 +57,7 @@ def test_jina_bert_is_bert_with_alibi_and_gated_units(checkpoint, load, score):
 
 
 def test_checkpoint_of_another_architecture_is_refused(checkpoint, load):
-    with pytest.raises(InputError, match="weights are not those of XLMRobertaForSeq"):
+    with pytest.raises(InputError, match="weights do not fit XLMRobertaForSeq"):
         load("flash-xlm-roberta", checkpoint=str(checkpoint("bert")))
     with pytest.raises(InputError, match="position_embedding_type 'alibi'"):
         load("flash-xlm-roberta", checkpoint=str(checkpoint("jina-bert")))

@@ -42,7 +42,7 @@ QWEN3 = (
 
 
 def classified(folder, pair, **cut) -> float:
-    """The logit of a sequence classifier for one pair, alone and without padding."""
+    """The logit of a sequence classifier for a single pair, without padding."""
     inputs = AutoTokenizer.from_pretrained(folder)(*pair, return_tensors="pt", **cut)
     with torch.inference_mode():
         model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -99,7 +99,7 @@ PROMPTED = {
     "flag-llm": (["<bos>"], "A: ", "B: ", FLAG_PROMPT, ["Yes"]),
     "mxbai": ([], MXBAI_PREFIX, "document: ", MXBAI_PROMPT, ["1", "0"]),
 }
-"""Kind -> tokens in front, prefixes of query and text, prompt, answer and what is taken off it."""
+"""Kind -> first tokens, prefixes of query and text, prompt, answer and the answer subtracted."""
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_prompted_rerankers_return_the_logit_of_the_answer(
 
 @pytest.mark.parametrize("kind", ["modernbert", "gte", "jina-bert"])
 def test_torch_runs_windows_and_ports(kind, checkpoint, load, score, monkeypatch):
-    """OpenVINO makes NaN of a token that sees padding alone, and then of its text."""
+    """OpenVINO returns NaN for a token that sees only padding, and then for its text."""
     monkeypatch.setenv("PSIBENCH_ENGINE", "auto")
     monkeypatch.setattr(compiled, "LEAST_WEIGHTS", 0)
     monkeypatch.setattr(compiled.Compiled, "__call__", lambda *_: pytest.fail("openvino ran"))
@@ -213,14 +213,14 @@ def test_classifier_without_a_known_pad_token_is_refused(tmp_path, load, pad):
     path = tiny.save_bert(tmp_path) / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token": pad}))
     for kind in ("bert", "flag"):
-        with pytest.raises(InputError, match=f"the pad token of its tokenizer is {pad!r}, number"):
+        with pytest.raises(InputError, match=f"its tokenizer's pad token is {pad!r} with id"):
             load(kind, checkpoint=str(tmp_path))
 
 
 def test_more_tokens_than_positions_are_refused(load):
     with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
         load("bert", max_tokens=513)
-    # XLM-RoBERTa has 514 position embeddings, two of them not used.
+    # XLM-RoBERTa has 514 position embeddings; two are not used.
     assert load("xlm-roberta", max_tokens=512).max_tokens == 512
     for kind in ("flash-xlm-roberta", "flag"):
         with pytest.raises(InputError, match="max_tokens 513"):
@@ -268,7 +268,7 @@ class Model(PreTrainedModel):
 
 @pytest.fixture
 def remote(tmp_path, monkeypatch):
-    """A checkpoint that comes with its own code: its score is the sum of the ids / 100."""
+    """A checkpoint with custom code: its score is the sum of the ids / 100."""
 
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(

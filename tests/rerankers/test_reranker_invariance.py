@@ -1,4 +1,4 @@
-"""What holds for every reranker class: a pair's score is its own."""
+"""For every reranker class, a pair's score does not depend on other pairs."""
 
 import random
 
@@ -10,7 +10,7 @@ KINDS = [*CHECKPOINTS, *EMBEDDED]
 # Those that FlagEmbedding scores, mxbai's too: float16, on a GPU only.
 REDUCED = [kind for kind in CHECKPOINTS if "flag" not in kind and kind != "mxbai"]
 
-# Logits reach 10 here: float32 tells 1e-6 apart there, and 1.1e-5 was seen between batches.
+# Logits reach 10, where float32 has steps of 1e-6; batches differed by 1.1e-5.
 LOGIT_BOUND = 1e-4
 
 

@@ -44,7 +44,7 @@ def expected_raw(pair: tuple[str, str]) -> float:
 
 @dataclass
 class FakeReranker:
-    """Scores by the characters; counts what it is asked, and fails as it is told."""
+    """Scores by characters; counts calls, and fails at a given batch."""
 
     fits_tokens: int = 10**9
     fails_at_batch: int | None = None
@@ -174,7 +174,7 @@ def test_remaining_time_follows_the_remaining_tokens(monkeypatch, caplog, limit)
     pairs = [("q" * 10, f"{n:0990d}") for n in range(10)]
     pairs += [("q" * 10, f"{n:010d}") for n in range(1000)]
     run(Slow(), pairs, None, batch=1_000, shard=50)
-    # Of the first 50 pairs 40 are short, which says what the others have.
+    # 40 of the first 50 pairs are short, which predicts the others' length.
     total = 10 * (limit or 1_000) + 1000 * 20
     line = next(line for line in caplog.messages if line.endswith(" left"))
     n_done, n_total = (

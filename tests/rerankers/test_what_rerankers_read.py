@@ -31,5 +31,5 @@ def test_only_visible_text_changes_the_score(kind, query, load, score):
 def test_a_tokenizer_without_offsets_is_refused(load, monkeypatch):
     reranker = load("bert")
     monkeypatch.setattr("transformers.BatchEncoding.encodings", None)
-    with pytest.raises(InputError, match="gives no character offsets"):
+    with pytest.raises(InputError, match="returns no character offsets"):
         reranker.visible_char_ends([("w1", "w3")])

@@ -36,7 +36,7 @@ def full_matrix(queries, documents):
 
 
 class Shuffled:
-    """A corpus that gives its documents in a mixed order, in blocks of its own."""
+    """A corpus that yields its documents in random order and blocks."""
 
     def __init__(self, documents, *, seed=0, most=40):
         self.whole, self.n_documents = documents, len(documents.counts)
@@ -51,7 +51,7 @@ class Shuffled:
 
 
 def check(queries, documents, k, block_bytes):
-    """The scores are those of the full matrix, best first; equal ones are in order of numbers."""
+    """Scores equal the full matrix, best first; ties are in order of numbers."""
     scores = full_matrix(queries, documents)
     expected = -np.sort(-scores, axis=1)[:, :k]
     for source in (documents, Shuffled(documents, seed=k)):

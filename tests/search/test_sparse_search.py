@@ -19,7 +19,7 @@ def stored(weights):
 
 
 def random_weights(seed, n_texts):
-    """Weights of which most are 0, and whole numbers, so that scores tie."""
+    """Integer weights, mostly 0, so that scores tie."""
     made = np.random.default_rng(seed)
     weights = made.integers(1, 4, (n_texts, N_TERMS)) * (made.random((n_texts, N_TERMS)) < 0.005)
     return weights.astype(np.float32)

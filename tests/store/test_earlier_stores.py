@@ -1,4 +1,4 @@
-"""Stores as the version before wrote them (`earlier`) are taken over, and nothing is asked again.
+"""Stores of the previous version (`earlier`) are migrated, and no request is sent again.
 
 Each had a job that ended and one that was killed while it wrote.
 """

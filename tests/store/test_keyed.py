@@ -1,4 +1,4 @@
-"""The keyed store: what was added is found, whatever becomes of indexes, writers and readers."""
+"""The keyed store finds all records, whatever happens to indexes, writers and readers."""
 
 import errno
 import os
@@ -319,7 +319,7 @@ def test_key_inside_another_row_is_not_found(tmp_path):
 
 
 def write_until_killed(folder: Path) -> None:
-    """Add numbers, told on stdout once they are stored, in logs of a few."""
+    """Add numbers in short logs; print each once it is stored."""
     kind = LogKind("numbers", ".numbers", scan, log_bytes=7 * NUMBER.itemsize)
     store = KeyedStore(folder, kind)
     for number in range(10**9):

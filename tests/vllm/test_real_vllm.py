@@ -1,4 +1,4 @@
-"""Jobs with a vLLM that really runs: every task, two at once, kills, and what failures say."""
+"""Jobs with a real vLLM: every task, two jobs at once, kills, and messages of failures."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ KEY = "PSIBENCH_TEST_KEY"
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory) -> Project:
-    """The three recipes and every judge, by the stand-in."""
+    """The three recipes and every judge, run with the stand-in."""
     made = make_filter_project(tmp_path_factory.mktemp("project"))
     made.run()
     return made
@@ -44,7 +44,7 @@ def served(project: Project, server) -> dict:
 
 
 def test_replies_to_every_task_fit_their_schemas(project, server, monkeypatch, tmp_path):
-    """On the tables that the stand-in's replies came to: random weights' would be all dropped."""
+    """Uses tables of the stand-in's replies, because replies of random weights would be dropped."""
     monkeypatch.setenv(KEY, server.secret.reveal())
     monkeypatch.chdir(project.folder)
     config = served(project, server)

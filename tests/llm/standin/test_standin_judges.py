@@ -1,4 +1,4 @@
-"""The stand-in's judges: one scale, three rules that are not one and the same."""
+"""The stand-in's three judges have one scale, but different rules."""
 
 import random
 

@@ -115,7 +115,7 @@ def test_tags_sentences_and_tokens_are_read_exactly():
 
 # Documents that have little evidence
 
-# Three sentences, of which only the last lies wholly inside a third (37 of 111 characters each).
+# Only the last of the three sentences is entirely inside a third (37 of 111 characters each).
 UNEVEN = (
     "Copper miners dug deep shafts below northern valleys and hills. "
     "Rain flooded galleries. Farmers sold barley."
