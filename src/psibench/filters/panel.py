@@ -14,7 +14,7 @@ from psibench.config.rerankers import parse_reranker, reranker_params
 from psibench.filters.decide import as_table, part_text
 from psibench.filters.negatives import PAIR_SCORES, PanelProtocol, recalled_pairs, wanted_pairs
 from psibench.filters.verify import SEGMENT_SCORES, Verify, parts_to_score
-from psibench.rerankers.protocols import Pair
+from psibench.rerankers.protocols import TextPair
 from psibench.rerankers.scoring import (
     PAIRS_PER_BLOCK,
     Load,
@@ -90,7 +90,7 @@ def in_portion(rows: pl.DataFrame, column: str, job: Job) -> pl.DataFrame:
 def _score(
     domain: DomainJob,
     wanted: pl.DataFrame,
-    blocks: Iterator[list[Pair]],
+    blocks: Iterator[list[TextPair]],
     spec: TableSpec,
     *,
     reranker: str,
@@ -123,7 +123,7 @@ def _score(
 
 def _part_blocks(
     wanted: pl.DataFrame, candidates: pl.DataFrame, documents: pl.DataFrame
-) -> Iterator[list[Pair]]:
+) -> Iterator[list[TextPair]]:
     """Yield the (query, text) pairs of all scorings, block by block."""
     texts = dict(documents.select("_id", "text").iter_rows())
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span")

@@ -21,8 +21,8 @@ from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import step_spec, tasks_of
 from psibench.lines import read_records
 from psibench.llm.answer import REASKED, Outcome
-from psibench.llm.asking import Item, OutcomeSink
-from psibench.llm.prompts import Prompt, load_prompt, requests_of
+from psibench.llm.asking import AskItem, OutcomeSink
+from psibench.llm.prompts import PromptTemplate, load_prompt, task_requests
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.llm.tasks import (
@@ -86,7 +86,7 @@ def llm_params(llm: LlmSettings) -> dict[str, Any]:
     return params | {"max_reasks": llm.asking.max_reasks}
 
 
-def task_params(section: LlmTaskSection, prompt: Prompt) -> dict[str, Any]:
+def task_params(section: LlmTaskSection, prompt: PromptTemplate) -> dict[str, Any]:
     """Return the keys of a task's section that decide its items, and the template's hash."""
     params = section.model_dump(mode="json", exclude={"llm", "prompt"})
     return params | {"prompt_hash": prompt.hash}
@@ -125,11 +125,11 @@ def ask_domains(
         shard_documents(read_task_tables(asking.task, domain), shard) for domain in job.domains()
     ]
 
-    def requests() -> Iterator[Item]:  # ids are unique in a domain
+    def requests() -> Iterator[AskItem]:  # ids are unique in a domain
         for number, tables in enumerate(frames):
-            asked = requests_of(asking.task, asking.section, template, asking.llm, tables)
+            asked = task_requests(asking.task, asking.section, template, asking.llm, tables)
             for item, request in asked:
-                yield Item(f"{number}:{item.id}", request)
+                yield AskItem(f"{number}:{item.id}", request)
 
     items = [list(asking.task.items(tables, asking.section)) for tables in frames]
     n_items = sum(map(len, items))
@@ -221,7 +221,7 @@ def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
     )
 
 
-def _usage_row(asking: Asking, template: Prompt, outcomes: pl.DataFrame) -> dict[str, Any]:
+def _usage_row(asking: Asking, template: PromptTemplate, outcomes: pl.DataFrame) -> dict[str, Any]:
     """Sum up what outcomes used; items that asked the same share one request."""
     asked = outcomes.unique("key", keep="first", maintain_order=True)
     names = ("input_tokens", "cached_input_tokens", "output_tokens")

@@ -27,7 +27,7 @@ from psibench.generate.benchmarks import (
     view_names,
 )
 from psibench.generate.recipes import TASKS, judging_of, place_of, steps_of, tasks_of
-from psibench.llm.prompts import Prompt, load_prompt
+from psibench.llm.prompts import PromptTemplate, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.plan.config import Config
 from psibench.tables.dropped import OnEmpty
@@ -83,7 +83,7 @@ class PlannedTask:
     section: LlmTaskSection
     shards: int
     path: str = ""
-    prompt: Prompt | None = None
+    prompt: PromptTemplate | None = None
 
     @property
     def translates(self) -> bool:

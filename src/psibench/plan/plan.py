@@ -36,7 +36,7 @@ from psibench.generate.benchmarks import (
 )
 from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.models.checkpoints import local_folder, tokenizer_file
-from psibench.models.manifests import Part, manifest_name
+from psibench.models.manifests import CheckpointPart, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
     Gathered,
@@ -68,7 +68,7 @@ class Download:
 
     repo: str
     revision: str | None = None
-    part: Part = "model"
+    part: CheckpointPart = "model"
 
     @property
     def name(self) -> str:
