@@ -32,13 +32,13 @@ class BadRecords:
     """
 
     max_share: float
-    found: dict[str, str] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)
     n_good: int = 0
 
     def add(self, record_id: str, error: InputError) -> None:
         """Leave a record out; raise its error where none may be, or none is good."""
-        self.found.setdefault(record_id, str(error))
-        if self.max_share == 0 or (self.n_good == 0 and len(self.found) >= ALL_WRONG):
+        self.messages.setdefault(record_id, str(error))
+        if self.max_share == 0 or (self.n_good == 0 and len(self.messages) >= ALL_WRONG):
             raise error
 
     def refuse_many(self, *, where: str, unit: str) -> None:
@@ -46,9 +46,9 @@ class BadRecords:
 
         Raises InputError if that is more than `max_share` of all, or if none is good.
         """
-        if not self.found:
+        if not self.messages:
             return
-        n_bad, messages = len(self.found), list(self.found.values())
+        n_bad, messages = len(self.messages), list(self.messages.values())
         n_records = n_bad + self.n_good
         if not self.n_good:
             raise InputError("; ".join(messages[:NAMED]))
@@ -65,10 +65,10 @@ class BadRecords:
 
     def dropped(self, stage: str, unit: str) -> Iterator[Dropped]:
         """Yield a row of each for the table of what was dropped."""
-        for record_id, message in self.found.items():
+        for record_id, message in self.messages.items():
             yield Dropped(stage, unit, record_id, None, WRONG_RECORD, message)
 
     def flow(self, stage: str, unit: str) -> tuple[tuple[str, Flow], ...]:
         """Return the counts of a stage that leaves them out; none where no record is bad."""
-        n_read = self.n_good + len(self.found)
-        return ((stage, Flow(unit, n_read, self.n_good)),) if self.found else ()
+        n_read = self.n_good + len(self.messages)
+        return ((stage, Flow(unit, n_read, self.n_good)),) if self.messages else ()

@@ -44,7 +44,7 @@ def record_files(source: RecordSource) -> Sequence[RecordFile]:
     return hub_record_files(source)
 
 
-def next_look(limit: int | None, n_files: int, given: Mapping[Portion, int]) -> list[Portion]:
+def next_portions(limit: int | None, n_files: int, given: Mapping[Portion, int]) -> list[Portion]:
     """Return the portions to be read next; none when the limit is met, or all files are read.
 
     Of files that get one record more than others where a share is no whole number, one is as far
@@ -88,7 +88,7 @@ def numbered_records(source: RecordSource, columns: Sequence[str]) -> Iterator[N
     """
     files = record_files(source)
     given: dict[Portion, int] = {}
-    while look := next_look(source.max_documents, len(files), given):
+    while look := next_portions(source.max_documents, len(files), given):
         for portion in look:
             given[portion] = 0
             for record in portion_records(files[portion.file], portion, columns):

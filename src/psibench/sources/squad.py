@@ -148,7 +148,7 @@ def _read_paragraph(
         try:
             row = _read_question(question, context, article, origin)
         except InputError as error:
-            bad.add(_bad_id(question, f"{origin} {len(bad.found)}"), error)
+            bad.add(_bad_id(question, f"{origin} {len(bad.messages)}"), error)
             continue
         bad.n_good += 1
         is_empty = False
