@@ -113,8 +113,8 @@ def test_the_window_ends_at_2000_characters():
     [
         ("a {what}", r"\{what\} is unknown"),
         ("{loop}", r"\{loop\} is unknown or refers to itself"),
-        ("a] b", "'\\]' stands where it cannot"),
-        ("a | b", "'|' stands where it cannot"),
+        ("a] b", "unexpected '\\]'"),
+        ("a | b", "unexpected '|'"),
     ],
 )
 def test_what_is_wrong_with_a_phrase_is_said(tmp_path, phrase, message):
