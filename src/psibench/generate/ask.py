@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.generate.base import REPLY_DETAIL_CHARS
 from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import step_spec, tasks_of
 from psibench.lines import read_records
@@ -55,7 +56,6 @@ from psibench.translate.translate import TranslateSection
 
 logger = logging.getLogger("psibench")
 
-DETAIL_CHARS = 200
 FILE_COLUMNS = ("id", "language", "translation")
 """Required keys of each line in a file of translations."""
 
@@ -365,7 +365,7 @@ def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
             row["item_id"],
             row["doc_id"],
             row["status"],
-            f"{row['reason']}: {row['reply'] or ''}"[:DETAIL_CHARS],
+            f"{row['reason']}: {row['reply'] or ''}"[:REPLY_DETAIL_CHARS],
             target_position=row["target_position"],
         )
         for row in outcomes.iter_rows(named=True)

@@ -265,7 +265,7 @@ def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-DETAIL_CHARS = 200
+REPLY_DETAIL_CHARS = 200
 """Characters of a reply that a dropped row shows."""
 
 
@@ -301,10 +301,10 @@ def check_questions(
     for number, entry in enumerate(reply.value["questions"]):
         text, answer = (entry[name].strip() for name in ("question", "answer"))
         question = Question(f"{reply.item_id}-q{number}", text, answer, entry)
-        folded, shown = fold_space(text), text[:DETAIL_CHARS]
+        folded, shown = fold_space(text), text[:REPLY_DETAIL_CHARS]
         fault = find_fault(text)
         if not text:
-            yield question._replace(reason="blank_question", detail=answer[:DETAIL_CHARS])
+            yield question._replace(reason="blank_question", detail=answer[:REPLY_DETAIL_CHARS])
         elif not answer:
             yield question._replace(reason="blank_answer", detail=shown)
         elif fault:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.generate.base import DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
+from psibench.generate.base import REPLY_DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -191,10 +191,10 @@ def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, st
         thirds[_key(reply)].append(str(reply.target_position))
     kept: dict[str, str] = {}
     for reply in replies:
-        query, key = _query(reply)[:DETAIL_CHARS], _key(reply)
+        query, key = _query(reply)[:REPLY_DETAIL_CHARS], _key(reply)
         same_text_thirds = dict.fromkeys(thirds[key])
         if not query:
-            yield reply, "blank_query", _answer(reply)[:DETAIL_CHARS]
+            yield reply, "blank_query", _answer(reply)[:REPLY_DETAIL_CHARS]
         elif not _answer(reply):
             yield reply, "blank_answer", query
         elif len(same_text_thirds) > 1:

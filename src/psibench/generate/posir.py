@@ -16,7 +16,7 @@ from pydantic import Field
 
 from psibench.filters.decide import LOCATE, PROPOSE
 from psibench.generate.base import (
-    DETAIL_CHARS,
+    REPLY_DETAIL_CHARS,
     BucketSchemes,
     GeneratedBenchmark,
     LengthBuckets,
@@ -185,7 +185,7 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
         requested = reply.target_position
         located = locate_quote(text, quote)
         if located.span is None:
-            detail = quote[:DETAIL_CHARS]
+            detail = quote[:REPLY_DETAIL_CHARS]
             dropped.append(refusal(LOCATE, "questions", reply, located.reason, detail=detail))
             continue
         question, answer = questions[reply.item_id]

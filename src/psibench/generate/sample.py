@@ -44,7 +44,7 @@ from psibench.sources.records import (
     Portion,
     RecordFile,
     next_portions,
-    place_of,
+    source_name,
     portion_records,
     record_files,
 )
@@ -282,7 +282,7 @@ def _joined(source: RecordSource, parts: Sequence[SamplePart]) -> tuple[Candidat
         candidates.add(pl.read_parquet(part.path), counts.n_seen, counts.shortest, counts.longest)
         if part.drawing.passages is not None:
             pieces.append(pl.read_parquet(part.pieces))
-    bad.refuse_many(where=place_of(source), unit="documents")
+    bad.refuse_many(where=source_name(source), unit="documents")
     unreadable = dropped_frame(bad.dropped("files", "documents"))
     left_out = pl.concat([*pieces, parts[0].drawing.with_prefix(unreadable)])
     if not sum(candidates.n_seen) and left_out.is_empty():
