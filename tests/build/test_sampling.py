@@ -6,7 +6,13 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.generate import sampling
-from psibench.generate.sampling import Sample, draw_priority, length_measure, quotas, read_candidates
+from psibench.generate.sampling import (
+    Sample,
+    draw_priority,
+    length_measure,
+    quotas,
+    read_candidates,
+)
 from psibench.tables import conform
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import DOCUMENTS

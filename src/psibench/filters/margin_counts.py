@@ -91,8 +91,8 @@ def count_by_cell(
     Returns
     -------
     CELL_TABLE rows: for each condition one row per bin, in their order, then ``all``. ``budget`` is
-    the smallest cell per bin, and the sum over bins in the row all; it is null for conditions without
-    a threshold.
+    the smallest cell per bin, and the sum over bins in the row all; it is null for conditions
+    without a threshold.
     """
     rows = []
     for label, threshold, members in conditions:

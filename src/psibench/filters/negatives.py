@@ -594,9 +594,7 @@ def remove_negatives(section: FinewebNegatives | PosirNegatives, domain: DomainJ
     corpus, queries = domain.read("corpus", CORPUS), domain.read("queries", QUERIES)
     qrels, decided = domain.read("qrels", QRELS), domain.read("negatives", PAIR_DECISIONS)
     verdicts = decide_final(section, decided, read_grades(section, domain))
-    cleaned = remove_false_negatives(
-        section, verdicts, corpus=corpus, queries=queries, qrels=qrels
-    )
+    cleaned = remove_false_negatives(section, verdicts, corpus=corpus, queries=queries, qrels=qrels)
     if cleaned.queries.is_empty() and queries.height:
         leave_empty(
             f"{domain}: after removing false negatives (protocol {section.protocol}), none of "

@@ -65,8 +65,8 @@ def run_score_pairs(job: Job, load: Load = load_when_needed) -> None:
     Raises
     ------
     InputError
-        If the run does not fit the corpus, a score is not a number in [0, 1], or the reranker cannot
-        be loaded.
+        If the run does not fit the corpus, a score is not a number in [0, 1], or the reranker
+        cannot be loaded.
     """
     panel = TypeAdapter(PanelProtocol).validate_python(job.value("scoring")["section"])
     top_k, run = job.value("top_k", int | None, default=None), job.read("recall", RUN)

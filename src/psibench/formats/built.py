@@ -127,7 +127,9 @@ def find_datasets(
             )
     for dataset in datasets:
         if lacking := [table for table in BENCHMARK_TABLES if not dataset.path(table).is_file()]:
-            folder = Path("results", benchmark.resolve().name, dataset.folder.relative_to(benchmark))
+            folder = Path(
+                "results", benchmark.resolve().name, dataset.folder.relative_to(benchmark)
+            )
             raise InputError(
                 f"{dataset.folder}: missing {', '.join(lacking)}; make these tables with `psibench "
                 f"run CONFIG {' '.join(f'{folder}/{table}.parquet' for table in lacking)}`"
@@ -181,7 +183,9 @@ def find_runs(benchmark: Path, languages: Sequence[str]) -> list[BuiltRun]:
     A benchmark's scores may come from the runs of another view with more queries; the provenance of
     the scores lists these.
     """
-    pairs = {f"{queries}-{corpus}": (queries, corpus) for queries in languages for corpus in languages}
+    pairs = {
+        f"{queries}-{corpus}": (queries, corpus) for queries in languages for corpus in languages
+    }
     own = sorted((benchmark / "runs").glob("*/*.parquet"))
     scores = [benchmark / "scores" / f"{pair}.parquet" for pair in pairs]
     scored = [

@@ -27,10 +27,10 @@ from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.text.passages import PAGE_STARTS, PAGES
 from psibench.translate.steps import Translate
 
-BucketScheme = Annotated[
+BucketSchemeName = Annotated[
     str, StringConstraints(pattern=r"^(squad|thirds|thirds-every-tag|relative-[1-9][0-9]?)$")
 ]
-BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
+BucketSchemes = Annotated[list[BucketSchemeName], AfterValidator(refuse_repeats)]
 PAIR_PATTERN = rf"^{LANGUAGE_PATTERN[1:-1]}-{LANGUAGE_PATTERN[1:-1]}$"
 CrossLingual = Annotated[
     list[Annotated[str, StringConstraints(pattern=PAIR_PATTERN)]], AfterValidator(refuse_repeats)
@@ -56,7 +56,7 @@ class QuestionCorpus(Section):
     source: QuestionSource
 
 
-class Corpus(Section):
+class TextCorpus(Section):
     """Text of one domain in one language."""
 
     domain: Domain
@@ -133,7 +133,7 @@ class GeneratedBenchmark(BenchmarkBase):
 
     recipe: str
     source: DocumentSource | None = None
-    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    corpora: list[TextCorpus] | None = Field(default=None, min_length=1)
     """Several domains or languages, each with a source; use instead of `source`."""
     sample: Sample
     """Sample of documents drawn from each domain in each language."""

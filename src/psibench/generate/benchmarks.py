@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from psibench.config.sources import BeirSource, DocumentSource, PosirReleaseSource, QuestionSource
-from psibench.generate.base import Corpus, GeneratedBenchmark, QuestionCorpus
+from psibench.generate.base import GeneratedBenchmark, QuestionCorpus, TextCorpus
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.loaders.beir import Beir
@@ -53,7 +53,7 @@ def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
 
 # Places
 
-Source = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
+BenchmarkSource = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Place:
 
     language: str
     domain: str
-    source: Source
+    source: BenchmarkSource
     passages: Passages | None
     key: str
 
@@ -79,7 +79,7 @@ def places_of(section: Benchmark) -> list[Place]:
         named = section.languages_and_domains()
         return [Place(*one, section.source, None, "source") for one in named]
     passages: Passages | None = getattr(section, "passages", None)
-    corpora: Sequence[Corpus | QuestionCorpus] | None = getattr(section, "corpora", None)
+    corpora: Sequence[TextCorpus | QuestionCorpus] | None = getattr(section, "corpora", None)
     if corpora is None:
         assert section.source is not None
         return [Place(section.language, section.domain, section.source, passages, "source")]
@@ -88,7 +88,7 @@ def places_of(section: Benchmark) -> list[Place]:
             corpus.language or section.language,
             corpus.domain,
             corpus.source,
-            (isinstance(corpus, Corpus) and corpus.passages) or passages,
+            (isinstance(corpus, TextCorpus) and corpus.passages) or passages,
             f"corpora.{number}.source",
         )
         for number, corpus in enumerate(corpora)

@@ -38,7 +38,7 @@ GENERATE = "generate_positional_query"
 BLANK = "blank_segment"
 PERSONAS_TABLE = "persona_candidates"
 
-CANDIDATES_SCHEMA: dict[str, Any] = {
+_CANDIDATES_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "persona": pl.String,
     "difficulty": pl.String,
@@ -176,7 +176,7 @@ def gather_queries(
                 dropped.append(refusal(GENERATE, "queries", reply, reason, detail=detail))
             else:
                 rows.append(_candidate(reply, facts))
-    return gathered(rows, CANDIDATES_SCHEMA, dropped, queries=len(rows))
+    return gathered(rows, _CANDIDATES_SCHEMA, dropped, queries=len(rows))
 
 
 def _configured(tables: Tables) -> pl.DataFrame:

@@ -41,9 +41,7 @@ from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
 from psibench.tables.dropped import Dropped
 from psibench.text.segments import split_chunks, tag_myopic, tag_posq
 
-Span = tuple[int, int]
-
-CANDIDATE_SCHEMA: dict[str, Any] = {
+_CANDIDATES_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "type": pl.String,
     "answer_in_chunk": pl.Boolean,
@@ -85,7 +83,7 @@ class GenerateQuestions(LlmTaskSection):
             )
         return self
 
-    def chunks(self, text: str) -> list[Span]:
+    def chunks(self, text: str) -> list[tuple[int, int]]:
         """Return the chunks of a document as (start, end) in characters, in order."""
         return split_chunks(text, chunk_words=self.chunk_words, overlap=self.chunk_overlap)
 
@@ -176,13 +174,18 @@ def gather_questions(
                 if one.reason
             ]
             rows += _candidates(reply, questions, text, number, spans[number], section.tagging)
-    return gathered(rows, CANDIDATE_SCHEMA, dropped, chunks=n_used, questions=len(rows))
+    return gathered(rows, _CANDIDATES_SCHEMA, dropped, chunks=n_used, questions=len(rows))
 
 
 def _candidates(
-    reply: Replied, questions: Iterable[Question], text: str, number: int, span: Span, tagging: str
+    reply: Replied,
+    questions: Iterable[Question],
+    text: str,
+    number: int,
+    span: tuple[int, int],
+    tagging: str,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of ``CANDIDATE_SCHEMA`` for the questions kept about one chunk."""
+    """Yield rows of ``_CANDIDATES_SCHEMA`` for the questions kept about one chunk."""
     is_myopic = tagging == "myopic"
     positions = list(tag_myopic(*span, len(text))) if is_myopic else [tag_posq(*span, len(text))]
     target = positions[0] if len(positions) == 1 else None

@@ -132,13 +132,13 @@ def persona_candidates(
         Distinct descriptions; among equal cosines the earlier one wins.
     encode
         (texts, role) -> (n_texts, dim) float32 unit vectors. Documents are encoded as documents and
-        personas as queries: a persona is short and describes what someone looks for, and a model with
-        two prompts was trained to compare a query with a document.
+        personas as queries: a persona is short and describes what someone looks for, and a model
+        with two prompts was trained to compare a query with a document.
 
     Returns
     -------
-    PERSONA_CANDIDATES rows, in order of the documents; fewer candidates if there are fewer personas.
-    The block size does not change the rows.
+    PERSONA_CANDIDATES rows, in order of the documents; fewer candidates if there are fewer
+    personas. The block size does not change the rows.
     """
     from psibench.search.exact import search_vectors
 

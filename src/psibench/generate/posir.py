@@ -41,7 +41,7 @@ from psibench.text.locate import locate_quote
 from psibench.text.mentions import mentions_document
 from psibench.text.segments import POSITIONS, Position, tag_posq
 
-CANDIDATES_SCHEMA: dict[str, Any] = {
+_CANDIDATES_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "quote": pl.String,
     "asked_position": pl.String,
@@ -192,7 +192,7 @@ def gather_spans(tables: Tables, _section: LocateSpan, replies: Iterable[Replied
         third, tag = position_of_span(*located.span, len(text)), tag_posq(*located.span, len(text))
         row = (reply.item_id, question, reply.doc_id, located.span, third, answer)
         rows.append((*row, quote, requested, tag, third == requested))
-    return gathered(rows, CANDIDATES_SCHEMA, dropped, questions=len(rows))
+    return gathered(rows, _CANDIDATES_SCHEMA, dropped, questions=len(rows))
 
 
 PROPOSE_QUESTIONS = LlmTask(

@@ -68,7 +68,7 @@ _WHY_LEFT_OUT = {
     REPEATED_TEXT: "their texts repeat those of other queries in the subset",
 }
 
-TASKS: Mapping[str, tuple[LlmTask, ...]] = {
+RECIPE_TASKS: Mapping[str, tuple[LlmTask, ...]] = {
     "fineweb_posq": (SUMMARISE, GENERATE_QUESTIONS),
     "posir": (PROPOSE_QUESTIONS, LOCATE_SPAN),
     "controlled": (CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY),
@@ -82,7 +82,7 @@ STEP_SPECS: Mapping[str, TableSpec] = {
     "text_parts": TEXT_PARTS,
     "translated": TRANSLATED,
     "refusal_suspects": REFUSAL_SUSPECTS,
-    **{task.name: task.spec for tasks in TASKS.values() for task in tasks},
+    **{task.name: task.spec for tasks in RECIPE_TASKS.values() for task in tasks},
 }
 """Schema of the tables that tasks read, by name."""
 
@@ -251,11 +251,11 @@ def _draw(queries: pl.DataFrame, section: Tiny, where: str, *, on_empty: OnEmpty
 
 GRADE, AUDIT, NEGATIVES = "grade", "audit", "false_negatives"
 GRADE_ROUNDS = ("grade_first", "grade_rest")
-UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
+CANDIDATE_UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
 """Unit of a recipe's candidates in FLOW."""
 JUDGING = {"grades": grading_task, "verdicts": verdict_task}
 """Kind of judging task -> function that makes the task from a step's name."""
-LEDGER_ORDER = {
+JUDGE_FLOW_STEPS = {
     "grade_first": 20,
     "grade_rest": 21,
     AUDIT: 30,
@@ -298,7 +298,7 @@ def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:
 
 def tasks_of(section: GeneratedBenchmark) -> Iterator[tuple[LlmTask, LlmTaskSection]]:
     """Yield a benchmark's tasks with their config sections: first writing, then judging."""
-    for task in TASKS[section.recipe]:
+    for task in RECIPE_TASKS[section.recipe]:
         yield task, task_section(section, task.name)
     for judging in judging_of(section):
         yield judging.task, judging.section
@@ -307,7 +307,7 @@ def tasks_of(section: GeneratedBenchmark) -> Iterator[tuple[LlmTask, LlmTaskSect
 def steps_of(section: GeneratedBenchmark) -> list[str]:
     """List the names of a benchmark's steps, in order."""
     judging = [one.name for one in judging_of(section)]
-    steps = [task.name for task in TASKS[section.recipe]]
+    steps = [task.name for task in RECIPE_TASKS[section.recipe]]
     for name in section.filters:
         steps += [*GRADE_ROUNDS, GRADE] if name == GRADE else [name]
     steps += [AUDIT] if section.audit is not None else []
@@ -317,12 +317,12 @@ def steps_of(section: GeneratedBenchmark) -> list[str]:
 
 def flow_step_of(section: GeneratedBenchmark, step: str) -> int:
     """Return the position of a step in FLOW; the first task has 1."""
-    if step in LEDGER_ORDER:
-        return LEDGER_ORDER[step]
+    if step in JUDGE_FLOW_STEPS:
+        return JUDGE_FLOW_STEPS[step]
     if step in section.filters:
         flow_step: int = getattr(section, step).flow_step
         return flow_step
-    judges = [one.name for one in judging_of(section) if one.name not in LEDGER_ORDER]
+    judges = [one.name for one in judging_of(section) if one.name not in JUDGE_FLOW_STEPS]
     if step in judges:
         return FIRST_JUDGE + 1 + judges.index(step)
     return 1 + steps_of(section).index(step)

@@ -44,9 +44,9 @@ from psibench.sources.records import (
     Portion,
     RecordFile,
     next_portions,
-    source_name,
     portion_records,
     record_files,
+    source_name,
 )
 from psibench.tables import atomic_path, content_hash
 from psibench.tables.build_schemas import SAMPLING

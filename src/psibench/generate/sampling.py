@@ -203,9 +203,9 @@ class Candidates:
     Attributes
     ----------
     rows
-        ``_CANDIDATE_SCHEMA``: ``place`` is the document's number in the source and ``bin`` its length bin,
-        both from 0. Each bin has only its documents of smallest ``priority``. If some document has
-        pages, also where they start.
+        ``_CANDIDATE_SCHEMA``: ``place`` is the document's number in the source and ``bin`` its
+        length bin, both from 0. Each bin has only its documents of smallest ``priority``. If some
+        document has pages, also where they start.
     n_seen
         Documents read, by bin; the last number counts documents outside all bins.
     shortest, longest

@@ -26,7 +26,7 @@ from psibench.generate.benchmarks import (
     view_id,
     view_names,
 )
-from psibench.generate.recipes import TASKS, judging_of, flow_step_of, steps_of, tasks_of
+from psibench.generate.recipes import RECIPE_TASKS, flow_step_of, judging_of, steps_of, tasks_of
 from psibench.llm.prompts import Prompt, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.plan.config import Config
@@ -340,7 +340,7 @@ class PlannedBenchmark:
         section = self.generated
         passed = section.filters
         before = passed if step is None else passed[: passed.index(step)]
-        return before[-1] if before else TASKS[section.recipe][-1].name
+        return before[-1] if before else RECIPE_TASKS[section.recipe][-1].name
 
 
 def plan_benchmarks(config: Config, noted: Gathered | None = None) -> dict[str, PlannedBenchmark]:

@@ -394,7 +394,9 @@ class Plan:
             for probe in settings.names
             for name in names
             if probe not in OF_QUERIES
-            or not isinstance(self.benchmarks[name].section, FinewebPosqRelease | DocumentsBenchmark)
+            or not isinstance(
+                self.benchmarks[name].section, FinewebPosqRelease | DocumentsBenchmark
+            )
             for lang in self.benchmarks[name].languages
             for model in self.models_of(name, lang, lang)
             if (not self.is_api(model) if settings.models is None else model in settings.models)

@@ -117,7 +117,9 @@ def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Tex
 
 
 def _read_whole(
-    section: KnownItem | DocumentsBenchmark | GeneratedBenchmark, place: Place, length_tokenizer: str
+    section: KnownItem | DocumentsBenchmark | GeneratedBenchmark,
+    place: Place,
+    length_tokenizer: str,
 ) -> pl.DataFrame | None:
     """Read, cut and sample a place's documents; None where not all are read or measured."""
     documents = first_documents(place)

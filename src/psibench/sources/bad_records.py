@@ -23,8 +23,8 @@ class BadRecords:
     Attributes
     ----------
     max_share
-        Share of the records that may be bad, rounded up to whole records, so at least one unless the
-        share is 0.
+        Share of the records that may be bad, rounded up to whole records, so at least one unless
+        the share is 0.
     messages
         Message of each bad record, by id.
     n_good

@@ -262,7 +262,9 @@ def _passage(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ..
     return require_id(record["_id"], "_id", origin=origin), (str(record["text"]),)
 
 
-_DOCUMENT_READERS: Mapping[str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[str, ...]]] = {
+_DOCUMENT_READERS: Mapping[
+    str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[str, ...]]
+] = {
     "scifact": (_abstract, ("doc_id", "abstract")),
     "fever": (_page, ("id", "lines")),
     "msmarco": (_passage, ("_id", "text")),

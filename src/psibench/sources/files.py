@@ -45,8 +45,8 @@ class LocalFile:
     Attributes
     ----------
     path, key
-        Its path; and its path below its root, without suffix unless another file's name differs only in
-        the suffix. Ids start with the key.
+        Its path; and its path below its root, without suffix unless another file's name differs
+        only in the suffix. Ids start with the key.
     is_shipped
         Whether psibench ships the file; origins then have its name in the config, the same on every
         machine.
@@ -261,7 +261,7 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
     require_file(path, expected="a Parquet file")
     row = 0
     try:
-        # With pre_buffer, Arrow would keep every column chunk that it read until the file is closed.
+        # With pre_buffer, Arrow would keep all column chunks until the file is closed.
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=PARQUET_BUFFER)
         names = file.schema_arrow.names
         present = [n for n in names if any(is_inside(c, n) for c in columns)]

@@ -87,15 +87,15 @@ def read_python_docs(
     seed
         Seed of the drawn lengths, at least 0.
     part
-        Part whose pages are read. A paragraph that repeats another part's text is left out in any case,
-        so parts share no text.
+        Part whose pages are read. A paragraph that repeats another part's text is left out in any
+        case, so parts share no text.
 
     Returns
     -------
     Passages in the order of the documentation, and dropped rows. Reasons: ``duplicate`` (an exact
     repetition of earlier text), ``near_duplicate`` (score: the share of its 5-word shingles that
-    occurred before), ``passage_too_short`` and ``passage_too_long`` (score: words). The document of an
-    item is its page; ``char_length`` is the length of the item.
+    occurred before), ``passage_too_short`` and ``passage_too_long`` (score: words). The document of
+    an item is its page; ``char_length`` is the length of the item.
     """
     every_page, repeated = _distinct_pages()
     pages = [page for page in every_page if part in ("all", part_of(page.name))]

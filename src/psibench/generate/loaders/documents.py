@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 
 from psibench.config.base import refuse_falling
 from psibench.config.sources import DocumentSource, FilesSource, HubSource
-from psibench.generate.base import Build, Corpus, complete_build
+from psibench.generate.base import Build, TextCorpus, complete_build
 from psibench.generate.loaders import Loader, NothingLeftError, shuffled
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.bad_records import BadRecords
@@ -48,7 +48,7 @@ class DocumentsBenchmark(Loader):
     buckets: ClassVar[tuple[str, ...]] = ()
     recipe: Literal["documents"]
     source: DocumentSource | None = None
-    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    corpora: list[TextCorpus] | None = Field(default=None, min_length=1)
     """Several domains or languages, each with a source; use instead of `source`."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""

@@ -24,7 +24,13 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.sources import DocumentSource
-from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build, qrels_of_positives
+from psibench.generate.base import (
+    BucketSchemes,
+    Build,
+    TextCorpus,
+    complete_build,
+    qrels_of_positives,
+)
 from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.checks import refuse_repeated
@@ -59,7 +65,7 @@ class KnownItem(Loader):
     queries_by: ClassVar[str] = "simulation"
     recipe: Literal["known_item"]
     source: DocumentSource | None = None
-    corpora: list[Corpus] | None = Field(default=None, min_length=1)
+    corpora: list[TextCorpus] | None = Field(default=None, min_length=1)
     """Several domains or languages, each with a source; use instead of `source`."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
@@ -96,7 +102,10 @@ class KnownItem(Loader):
             qrels_of_positives(queries),
             pl.concat([left_out, dropped]),
             count_tokens=count_tokens,
-            flow=[*flow, (_STAGE, Flow("queries", queries.height + dropped.height, queries.height))],
+            flow=[
+                *flow,
+                (_STAGE, Flow("queries", queries.height + dropped.height, queries.height)),
+            ],
         )
         if queries.is_empty():
             raise NothingLeftError(
@@ -375,17 +384,19 @@ def simulate_known_items(
 
     Returns
     -------
-    Queries, and dropped rows of planned queries that could not be made, both in order of the documents,
-    then of the thirds: together ``3 * queries_per_third`` per document. Queries have
+    Queries, and dropped rows of planned queries that could not be made, both in order of the
+    documents, then of the thirds: together ``3 * queries_per_third`` per document. Queries have
     ``QUERIES_SCHEMA``: ``answer`` is the span's text, ``idf_sum`` the discrimination of the terms.
     The reasons of dropped rows, in the order of the checks:
-    ``text_too_short``: the third has fewer words than a query;
-    ``no_unambiguous_span``: no span of the third has enough terms that occur nowhere else in the text;
-    ``answerable_elsewhere``: every query drawn is matched in full by another document, within as many
-    consecutive words as this one has (detail: the id of one such document);
-    ``unmatched``: too few triples of draws are similar enough (score: the largest spread of the triples
-    found);
-    ``unbalanced``: the document failed at another third.
+
+    - ``text_too_short``: the third has fewer words than a query.
+    - ``no_unambiguous_span``: no span of the third has enough terms that occur nowhere else in the
+      text.
+    - ``answerable_elsewhere``: every query drawn is matched in full by another document, within as
+      many consecutive words as this one has (detail: the id of one such document).
+    - ``unmatched``: too few triples of draws are similar enough (score: the largest spread of the
+      triples found).
+    - ``unbalanced``: the document failed at another third.
     """
     texts = documents["text"].to_list()
     index = LexicalIndex(texts)

@@ -135,8 +135,8 @@ class PosirRelease(Loader):
         Raises
         ------
         InputError
-            If the dataset cannot be read, or contradicts itself: a positive is not in corpus and qrels, or
-            has another length.
+            If the dataset cannot be read, or contradicts itself: a positive is not in corpus and
+            qrels, or has another length.
         NothingLeftError
             If no query is left.
         """
