@@ -107,7 +107,7 @@ def save_modernbert(folder: Path) -> Path:
 
 
 def save_flash_xlm_roberta(folder: Path):
-    """Save a classifier in the layout of jina-reranker-v2; returns the same network of transformers."""
+    """Save a classifier in the layout of jina-reranker-v2; return the network of transformers."""
     model = xlm_roberta(save_roberta_tokenizer(folder))
     head = {n: t for n, t in model.state_dict().items() if n.startswith("classifier.")}
     save_file(flash_weights(model.roberta) | head, folder / "model.safetensors")
