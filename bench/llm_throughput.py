@@ -83,7 +83,7 @@ def serve(delay_s: float) -> None:
 
 def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Path) -> list[float]:
     """Run the engine; return peak MiB after each tenth of the requests."""
-    from psibench.llm.asking import Item
+    from psibench.llm.asking import AskItem
     from psibench.llm.request import Message, Request, ResponseSchema
     from psibench.llm.run import ask_all
     from psibench.llm.sections import AskPolicy, LlmSettings
@@ -94,10 +94,10 @@ def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Pa
     peaks: list[float] = []
     n_done = 0
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[AskItem]:
         for number in range(n_requests):
             messages = (Message("user", prompt(number)),)
-            yield Item(str(number), Request(MODEL, messages, response))
+            yield AskItem(str(number), Request(MODEL, messages, response))
 
     def count(outcome: Any) -> None:
         nonlocal n_done

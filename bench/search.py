@@ -200,14 +200,14 @@ def tell_goals(rows: dict[str, dict[str, float]], size: str) -> None:
     """Print how far the goals are reached."""
     from support.goals import tell_goal
 
-    from psibench.search.exact import BLOCK_BYTES
+    from psibench.search.exact import SEARCH_BLOCK_BYTES
 
     ours, store, faiss, full = rows.values()
     ratio = faiss["seconds"] / ours["seconds"]
     tell_goal(f"exact search, {size}: seconds of faiss, of ours", ratio, 0.95)
     ratio = full["seconds"] / ours["seconds"]
     tell_goal(f"exact search, {size}: seconds of the full matrix, of ours", ratio, 3)
-    ratio = store["extra_mib"] * 2**20 / BLOCK_BYTES
+    ratio = store["extra_mib"] * 2**20 / SEARCH_BLOCK_BYTES
     what = f"exact search, {size}: memory from the store, of a block's"
     tell_goal(what, ratio, 1, at_most=True)
 

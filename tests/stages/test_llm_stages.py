@@ -300,7 +300,7 @@ def refusing(n_refused):
         requests = list(requests)
         for item in requests[:n_refused]:
             chain = RequestChain([item.id], item.request, 0)
-            on_outcome(chain.failure_outcome(TryFailedError("http_451", "no", verdict="reject")))
+            on_outcome(chain.failure_outcome(TryFailedError("http_451", "no", action="reject")))
         return real(requests[n_refused:], llm, on_outcome=on_outcome, **options)
 
     return asked
