@@ -1,12 +1,13 @@
-"""Requests per second of the LLM engine, beside a plain loop and beside distilabel's client.
+"""Requests per second of the LLM engine, compared with a plain loop and with distilabel.
 
-A server process answers every request after a fixed delay. The engine does all its work: keys,
-look-ups in the store, parsing, fitting the schema, one durable record per answer. The plain loop
-calls `chat.completions.create` and parses the reply with `json.loads`; it stores nothing.
-distilabel's `OpenAILLM` asks a batch of as many requests as are allowed at once and waits for all
-of them before the next. Ideal is concurrency / delay. CPU is the client's time per request, all
-threads. psibench's figure is the best of the repeats, of the others one run each. At the end one
-long run of psibench shows whether its memory grows with the requests.
+A server answers after a fixed delay; ideal is concurrency / delay. The engine parses, checks and
+stores each answer. The plain loop calls `chat.completions.create` and `json.loads`; distilabel's
+`OpenAILLM` waits for a whole batch.
+
+The engine also computes keys, looks them up, and writes one durable record per answer; the plain
+loop stores nothing. CPU is the client's time per request, all threads. psibench's values are the
+best of the repeats, the others ran once. A long run at the end shows whether memory grows with the
+requests.
 
     python bench/llm_throughput.py [--seconds 10] [--repeat 2] [--memory 100000]
 """
@@ -82,7 +83,7 @@ def serve(delay_s: float) -> None:
 
 def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Path) -> list[float]:
     """Run the engine; return peak MiB after each tenth of the requests."""
-    from psibench.llm.asking import Item
+    from psibench.llm.asking import AskItem
     from psibench.llm.request import Message, Request, ResponseSchema
     from psibench.llm.run import ask_all
     from psibench.llm.sections import AskPolicy, LlmSettings
@@ -93,10 +94,10 @@ def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Pa
     peaks: list[float] = []
     n_done = 0
 
-    def items() -> Iterator[Item]:
+    def items() -> Iterator[AskItem]:
         for number in range(n_requests):
             messages = (Message("user", prompt(number)),)
-            yield Item(str(number), Request(MODEL, messages, response))
+            yield AskItem(str(number), Request(MODEL, messages, response))
 
     def count(outcome: Any) -> None:
         nonlocal n_done

@@ -65,7 +65,7 @@ def test_shares_are_read(text, expected):
 @pytest.mark.parametrize("place", ["\u0661", "1_0", "first"])
 def test_places_in_a_list_of_a_reply_are_numbers(place):
     assert values_at({"data": [1, 2]}, "data.1") == [2]
-    with pytest.raises(TypeError, match="is no place in a list"):
+    with pytest.raises(TypeError, match="is no index of a list"):
         values_at({"data": [1, 2]}, f"data.{place}")
 
 

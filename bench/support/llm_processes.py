@@ -19,7 +19,7 @@ from openai import _base_client
 
 from psibench.errors import InputError
 from psibench.llm.answer_store import stored_answers
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.request import Message, Request, ResponseSchema, Sampling
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
@@ -86,12 +86,12 @@ def ask(
         }
     )
 
-    def item(number: int) -> Item:
+    def item(number: int) -> AskItem:
         text = f"<query>copper mine {number}</query>\n<segment>A copper mine opened.</segment>"
         schema = ResponseSchema("judge_segment", VERDICT)
         # With a seed, the body of a re-ask differs from that of the request before it.
         request = Request(MODEL, (Message("user", text),), schema, sampling=Sampling(seed=SEED))
-        return Item(f"{job}-{number}", request)
+        return AskItem(f"{job}-{number}", request)
 
     try:
         ask_all(

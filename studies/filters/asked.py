@@ -20,7 +20,7 @@ from psibench.generate.benchmarks import Controlled
 from psibench.generate.controlled import CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY
 from psibench.generate.personas import read_personas
 from psibench.generate.sampling import draw, length_measure, read_candidates
-from psibench.llm.prompts import load_prompt, requests_of
+from psibench.llm.prompts import load_prompt, task_requests
 from psibench.llm.replies import parse_reply
 from psibench.llm.sections import load_llms
 from psibench.llm.standin.completion import complete
@@ -131,7 +131,7 @@ def ask(task: LlmTask, section: LlmTaskSection, tables: Tables) -> list[Replied]
     llm = load_llms()[section.llm]
     prompt = load_prompt(prompt_path(task.template, section.prompt))
     replies = []
-    for item, request in requests_of(task, section, prompt, llm, tables):
+    for item, request in task_requests(task, section, prompt, llm, tables):
         body = request.body(output_limit_key=llm.output_limit_key)
         name = hashlib.sha256(json.dumps(body).encode()).hexdigest()
         reply = complete(body, random.Random(name))

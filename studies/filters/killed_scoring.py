@@ -25,7 +25,7 @@ from printed import Page
 from scored import pairs_of_parts
 
 from psibench.config.rerankers import load_rerankers
-from psibench.rerankers.protocols import Pair
+from psibench.rerankers.protocols import TextPair
 from psibench.rerankers.scoring import load_reranker, score_pairs
 from psibench.store.pairs import PairStore, pair_keys
 from psibench.text.segments import POSITIONS
@@ -89,7 +89,7 @@ def rows_of(runs: Sequence[list[list[str]]]) -> list[tuple[object, ...]]:
     return rows
 
 
-def largest_difference(folder: Path, pairs: Sequence[Pair]) -> float:
+def largest_difference(folder: Path, pairs: Sequence[TextPair]) -> float:
     """Compare the store with scores of one run that was never killed."""
     reranker = load_reranker(RERANKER, load_rerankers()[RERANKER], device="cpu")
     whole = score_pairs(reranker, pairs, store=None, tokens_per_batch=TOKENS_PER_BATCH)
@@ -99,12 +99,14 @@ def largest_difference(folder: Path, pairs: Sequence[Pair]) -> float:
     return float(np.abs(found.score - whole.score).max())
 
 
-def write_pairs(folder: Path, n_pairs: int, seed: int) -> list[Pair]:
+def write_pairs(folder: Path, n_pairs: int, seed: int) -> list[TextPair]:
     """Write distinct pairs of queries and thirds of documents for the child."""
     documents = draw_documents(n_pairs // 6, seed=seed)
     candidates = write_queries(documents, wrong_position=0.0, seed=seed).candidates
     parts = pairs_of_parts(candidates, documents, POSITIONS)
-    pairs: list[Pair] = list(parts.select("query", "text").unique(maintain_order=True).iter_rows())
+    pairs: list[TextPair] = list(
+        parts.select("query", "text").unique(maintain_order=True).iter_rows()
+    )
     (folder / "pairs.json").write_text(json.dumps(pairs[:n_pairs]), "utf-8")
     return pairs[:n_pairs]
 

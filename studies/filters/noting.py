@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from psibench.rerankers.protocols import Pair, Reranker, Scores
+from psibench.rerankers.protocols import Reranker, Scores, TextPair
 from psibench.store.pairs import pair_keys
 
 
@@ -44,7 +44,7 @@ class NotingReranker:
         """The reranker's own."""
         return self.inner.max_tokens
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[Noted]:
+    def tokenize(self, pairs: Sequence[TextPair]) -> list[Noted]:
         """Tokenize, and keep each pair's address."""
         keys = [key.hex() for key in pair_keys(pairs).tolist()]
         return [Noted(*both) for both in zip(keys, self.inner.tokenize(pairs), strict=True)]

@@ -80,7 +80,7 @@ def test_a_pickle_that_would_run_code(tmp_path, case, around):
         (folder / "model.safetensors").unlink()
     evil = pickle.dumps({"weight": Evil(tmp_path / "ran")}, protocol=2) + bytes(100_000)
     (folder / name).write_bytes(around(evil))
-    refused(folder, "holds more than tensors by name, which could run as code", **fields)
+    refused(folder, "contains objects other than named tensors, which could run code", **fields)
     assert not (tmp_path / "ran").exists()
 
 
@@ -144,7 +144,7 @@ def test_weights_that_are_cut_short(tmp_path):
     folder = save_bert(tmp_path / "m")
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    refused(folder, "Check its config.json, and that no file of it is missing or cut short.")
+    refused(folder, "Check its config.json, and that no file is missing or truncated.")
 
 
 FILES = [

@@ -498,7 +498,7 @@ CONFIGS = [
         }.items()
     ),
     *(
-        (llm(headers=headers), "that no HTTP header has")
+        (llm(headers=headers), "not allowed in an HTTP header")
         for headers in ({"X-A": "a\r\nX-B: b"}, {"X-A\r\nX-B": "a"}, {"": "a"}, {"X A": "a"})
     ),
     *(
@@ -558,7 +558,7 @@ HEADERS = [
     ("[document]", "[document, more]", "names the variables document, more"),
     ("response: integer", "response: {type: nope}", "response is no JSON schema"),
     ("---\ntask", "task", "no header"),
-    ("## user", "user", "text outside a message"),
+    ("## user", "user", "text outside of a message"),
 ]
 
 

@@ -22,7 +22,7 @@ from psibench.models.protocols import TokenizedText
 
 @dataclass
 class HashEncoder:
-    """An encoder of 4 dimensions seeded by a window's tokens; counts what it encodes."""
+    """An encoder of 4 dimensions seeded by a window's tokens; records encoded windows."""
 
     windows: int = 1
     seen: list[tuple[int, ...]] = field(default_factory=list)
@@ -94,7 +94,7 @@ def store(tmp_path):
     return EmbeddingStore(tmp_path, "f" * 64)
 
 
-def test_resume_after_a_crash_encodes_only_what_was_missing(tmp_path, store):
+def test_resume_after_a_crash_encodes_only_missing_texts(tmp_path, store):
     texts = texts_of(30)
     crashing = HashEncoder(fails_at_batch=3)
     with pytest.raises(RuntimeError, match="killed"):
@@ -153,17 +153,20 @@ def test_too_little_memory_halves_the_batches_for_the_rest(store, caplog):
     np.testing.assert_array_equal(vectors, [text_vector(text) for text in texts])
 
 
-def test_text_that_does_not_fit_alone_is_an_input_error(store):
+def test_single_text_too_large_for_memory_is_an_input_error(store):
     with pytest.raises(InputError, match="one text of 21 tokens does not fit"):
         encode(HashEncoder(memory=20), ["a" * 21], store)
 
 
-def test_token_without_a_vector_is_an_input_error_on_a_gpu_too(store, monkeypatch):
+def test_token_without_an_embedding_is_an_input_error(store, monkeypatch):
     def forward(*_):
         raise RuntimeError("CUDA error: device-side assert triggered\nSearch for it")
 
     monkeypatch.setattr(HashEncoder, "forward", forward)
-    with pytest.raises(InputError, match=r"no vector for, 97 perhaps \(CUDA error: .*triggered\):"):
+    with pytest.raises(
+        InputError,
+        match=r"maybe 97, for which the model has no embedding \(CUDA error: .*triggered\):",
+    ):
         encode(HashEncoder(), ["a"], store)
 
 
@@ -192,7 +195,7 @@ def test_a_stopped_job_has_stored_every_text_it_finished(tmp_path, store):
     assert stop.needed[-1] > 0
 
 
-def test_what_a_stopped_job_did_took_time(store):
+def test_stopped_job_logs_its_time(store):
     encoding = TextEncoding(HashEncoder(), store, Encoding(), stop=StopAt(0))
     items = HashEncoder().tokenize(["ab"], "document")
     with pytest.raises(TimeoutError):
@@ -200,7 +203,7 @@ def test_what_a_stopped_job_did_took_time(store):
     assert encoding.stats.seconds > 0
 
 
-def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
+def test_padding_is_limited_after_an_eighth_of_the_budget(store):
     # Of 80 tokens: four texts of 10 and 9, which 8 would pad by more than an eighth.
     texts = ["a" * 10, "b" * 10, "a" * 9, "b" * 9, "a" * 8, "a" * 7]
     encoder = HashEncoder()
@@ -209,13 +212,13 @@ def test_little_is_padded_once_an_eighth_of_the_budget_is_used(store):
 
 
 @pytest.mark.parametrize(("device", "tokens"), [("cpu", 8_192), ("cuda", 65_536)])
-def test_batches_are_as_large_as_the_device_is_fast_with(device, tokens):
+def test_default_batches_depend_on_the_device(device, tokens):
     given = {"device": device, "title": "encoding", "unit": "text", "advice": ""}
     assert TokenBudget(0, **given).tokens == tokens
     assert TokenBudget(512, **given).tokens == 512
 
 
-def test_the_time_left_is_that_of_the_tokens_left(store, monkeypatch, caplog):
+def test_remaining_time_follows_the_remaining_tokens(store, monkeypatch, caplog):
     """A token takes 10 ms. 8 texts of 1,000 tokens come before 200 of 10: 80 s, then 20 s."""
     now = {"s": 0.0}
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now["s"]))

@@ -41,7 +41,7 @@ def paths(tmp_path):
 
 
 def encode(paths, entry, folder, *, portion="", **settings):
-    """Encode all texts, or a slice of them, into a folder's store; return the table's path."""
+    """Encode all texts or a slice into a folder's store; return the table's path."""
     output = folder / f"encodings{portion}.parquet"
     jobs.run(
         run_encode,
@@ -74,10 +74,8 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(job, "BLOCK_CHARS", 300)
 
 
-def test_blocks_that_are_not_read_yet_are_part_of_the_total(
-    tmp_path, monkeypatch, caplog, small_blocks
-):
-    """64 texts of 20 words, in blocks of three or two: the first says how many tokens there are."""
+def test_unread_blocks_count_in_the_total(tmp_path, monkeypatch, caplog, small_blocks):
+    """The first of the blocks (three or two of the 64 texts of 20 words) predicts the total."""
     totals = []
 
     class Watched(job.Progress):
@@ -101,7 +99,7 @@ def test_blocks_that_are_not_read_yet_are_part_of_the_total(
 
 
 @pytest.mark.parametrize("fields", [{}, {"dtype": "bfloat16"}, {"scoring": "maxsim"}])
-def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request, fields):
+def test_blocks_give_the_same_rows_and_vectors(tmp_path, paths, request, fields):
     entry = TRANSFORMER.model_copy(update=fields)
     encode(paths, entry, tmp_path / "whole")
     whole, vectors = read_back(tmp_path / "whole")
@@ -114,7 +112,7 @@ def test_blocks_give_the_rows_and_vectors_of_the_whole(tmp_path, paths, request,
 
 
 @pytest.mark.parametrize(("entry", "n"), [(TRANSFORMER, 7), (STATIC, 2)], ids=["7", "2"])
-def test_slices_have_the_rows_and_the_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
+def test_slices_give_the_rows_and_vectors_of_one_job(tmp_path, paths, small_blocks, entry, n):
     encode(paths, entry, tmp_path / "whole")
     whole, vectors = read_back(tmp_path / "whole")
     for number in range(n, 0, -1):  # in any order
@@ -145,14 +143,14 @@ def test_slices_in_different_number_formats_are_refused(tmp_path, paths):
 
 
 def test_a_text_that_changes_while_a_job_encodes_is_refused(tmp_path, paths, monkeypatch):
-    encode_texts = job.encode_texts
+    encode_sources = job.encode_sources
 
     def changing(*args, **options):
-        found = encode_texts(*args, **options)
+        found = encode_sources(*args, **options)
         write_texts(tmp_path / "a", {"a0": "something else"})
         return found
 
-    monkeypatch.setattr(job, "encode_texts", changing)
+    monkeypatch.setattr(job, "encode_sources", changing)
     with pytest.raises(InputError, match="1 of 1 texts are not encoded"):
         encode(paths, STATIC, tmp_path)
 

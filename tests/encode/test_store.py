@@ -27,7 +27,7 @@ def reopened(store: EmbeddingStore) -> EmbeddingStore:
     return EmbeddingStore(store.folder.parent, "f" * 64)
 
 
-def test_written_vectors_are_read_again_in_the_order_asked_for(store):
+def test_stored_vectors_are_returned_in_the_requested_order(store):
     vectors = rows(1, 1, 1)
     store.add(KEYS, vectors)
     found = reopened(store).load([KEYS[2], KEYS[0], KEYS[2]])
@@ -79,7 +79,7 @@ def test_damaged_part_is_named(store, damage):
         reopened(store).load(keys)
 
 
-def test_half_precision_comes_back_as_float32_of_the_nearest_numbers(tmp_path):
+def test_half_precision_is_read_as_the_nearest_float32(tmp_path):
     store = EmbeddingStore(tmp_path, "f" * 64, storage="float16")
     single, several = rows(1, 1, 1), rows(2, 0, seed=1)
     store.add(KEYS, single)
@@ -102,7 +102,9 @@ def test_numbers_that_are_not_finite_are_refused(store, bad):
 
 def test_numbers_too_large_for_the_format_are_refused(tmp_path):
     store = EmbeddingStore(tmp_path, "f" * 64, storage="float16")
-    with pytest.raises(InputError, match=r"70000, more than float16.*encoding\.storage"):
+    with pytest.raises(
+        InputError, match=r"70000, which is too large for float16.*encoding\.storage"
+    ):
         store.add(KEYS[:1], [np.array([[1.0, 70_000]], np.float32)])
 
 
@@ -114,7 +116,7 @@ def test_many_vectors_make_parts_of_bounded_size(store, monkeypatch):
     sizes = sorted(
         sum(pq.read_table(path).column("n_vectors").to_pylist()) for path in store.folder.iterdir()
     )
-    # Three and three; one and none; nine, too many for a part, alone; two.
+    # Parts: 3 + 3 vectors; 1 + 0; 9, more than a part may have; 2.
     assert sizes == [1, 2, 6, 9]
     found = reopened(store).load(keys)
     np.testing.assert_array_equal(found.values, np.concatenate(vectors))
@@ -122,7 +124,7 @@ def test_many_vectors_make_parts_of_bounded_size(store, monkeypatch):
 
 @pytest.mark.parametrize("storage", ["float32", "float16"])
 @pytest.mark.parametrize("block_bytes", [1, 16 * 3, 16 * 40, 2**28])
-def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block_bytes):
+def test_blocks_give_every_text_once_within_the_memory(tmp_path, storage, block_bytes):
     rng = np.random.default_rng(3)
     store = EmbeddingStore(tmp_path, "f" * 64, storage=storage)
     keys = [text_key(str(i)) for i in range(60)]
@@ -133,7 +135,7 @@ def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block
     asked = [keys[i] for i in rng.integers(0, 60, 150)]  # some twice, some not at all
     whole, seen = store.load(asked), []
     for places, vectors in store.blocks(asked, block_bytes):
-        # A text that needs more comes alone but for texts without vectors.
+        # A larger text shares its block only with texts without vectors.
         assert vectors.values.nbytes <= block_bytes or np.count_nonzero(vectors.counts) == 1
         expected = whole.take(places)
         np.testing.assert_array_equal(vectors.values, expected.values)
@@ -142,7 +144,7 @@ def test_blocks_give_every_place_once_within_the_memory(tmp_path, storage, block
     assert sorted(seen) == list(range(150))
 
 
-def test_keys_that_share_their_beginning_are_told_apart(store):
+def test_keys_with_a_common_prefix_are_distinguished(store):
     keys = [b"same 8 b" + bytes([i]) * 8 for i in range(1, 6)]
     store.add(keys[:2], rows(1, 1))
     assert store.missing(keys) == [2, 3, 4]
@@ -151,7 +153,7 @@ def test_keys_that_share_their_beginning_are_told_apart(store):
     np.testing.assert_array_equal(store.load([keys[3]]).values, rows(1, seed=1)[0])
 
 
-def test_every_text_is_found_however_many_parts_there_are(store):
+def test_every_text_is_found_in_any_number_of_parts(store):
     rng, known = np.random.default_rng(0), {}
     for size in rng.integers(1, 40, 50):
         names = {str(i) for i in rng.integers(0, 900, size)} - set(known)

@@ -17,7 +17,7 @@ from psibench.llm.standin.server import serving
 
 
 class Server:
-    """A stand-in that runs in a thread of its own, on a free port or the one given."""
+    """A stand-in in a separate thread, on a free or given port."""
 
     def __init__(self, faults="", *, port=0):
         self.stand_in, self.url, self._port = BatchStandIn(), "", port
@@ -66,7 +66,7 @@ def batch_settings(url, faults="", *, backend="openai-batch", batch=None, **aski
 
 
 def ask(wanted, folder, chosen, **options) -> Run:
-    """Ask as the settings say; what is raised is part of the result."""
+    """Send requests by the settings; the result includes the error raised."""
     run = Run()
     take = run.outcomes.append
     try:

@@ -1,4 +1,4 @@
-"""The stand-in, counting requests, and with faults it commits on purpose, seeded."""
+"""A stand-in that counts requests and injects seeded faults."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ CONTENT = ("malformed", "refusal", "truncated", "filtered", "huge")
 
 @dataclass(frozen=True)
 class Imperfections:
-    """How often what goes wrong: shares of replies in [0, 1], times in seconds.
+    """Rates of injected faults: shares of replies in [0, 1], times in seconds.
 
     HTTP faults exclude each other: ``rate_limited`` (429), ``server_error`` (500), ``reset`` (the
     connection breaks inside the body), ``hang`` (no reply at all). So do faults of content:
@@ -69,9 +69,9 @@ class Imperfections:
         return replace(base or cls(), **{name: float(value) for name, value in parts})
 
     def draw(self, body: str, number: int) -> tuple[str | None, str | None]:
-        """Draw what the ``number``-th reply to a body, given by its hash, is to suffer.
+        """Draw the faults of the ``number``-th reply to a body, given by its hash.
 
-        That is: a fault of HTTP or None, a fault of content or None.
+        Returns an HTTP fault or None, and a content fault or None.
         """
         rng = random.Random(f"{self.seed}:{body}:{number}")
         return self._draw(TRANSPORT, rng), self._draw(CONTENT, rng)
@@ -86,9 +86,9 @@ class Imperfections:
 
 
 class FaultyStandIn(StandIn):
-    """The stand-in; the n-th fault of a request is its n-th draw.
+    """A stand-in; the n-th draw of a request decides the fault of its n-th reply.
 
-    ``asked`` counts how often each body was asked, by its hash, ``answered`` whole replies (200).
+    ``asked`` counts requests by the body's hash, ``answered`` complete replies (200).
     """
 
     def __init__(self, imperfections: Imperfections | None = None) -> None:
@@ -159,6 +159,6 @@ def spoilt_completion(
 
 
 def fault_words(faults: Imperfections, request: web.Request) -> str:
-    """Return what an error made on purpose says."""
+    """Return the message of an injected error."""
     sent = f" (you sent {request.headers.get('Authorization', '')})" if faults.echo_key else ""
     return "made to fail by a test" + sent

@@ -16,7 +16,7 @@ from openai import _base_client
 from psibench.llm import asking
 from psibench.llm.answer import Answer, Outcome
 from psibench.llm.answer_store import AnswerStore, stored_answers
-from psibench.llm.asking import Item, OutcomeSink
+from psibench.llm.asking import AskItem, OutcomeSink
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
@@ -47,8 +47,8 @@ def request(number: int = 0, **changes) -> Request:
     )
 
 
-def items(n: int, **changes) -> list[Item]:
-    return [Item(f"item-{number}", request(number, **changes)) for number in range(n)]
+def items(n: int, **changes) -> list[AskItem]:
+    return [AskItem(f"item-{number}", request(number, **changes)) for number in range(n)]
 
 
 def answer(number: int = 0, text: str = '{"verdict": "yes"}', **changes) -> Answer:
@@ -90,7 +90,7 @@ class Run:
 
 
 async def ask_client(client, wanted, chosen: LlmSettings, folder, **options) -> Run:
-    """Ask through a client; what is raised is part of the result."""
+    """Send requests through a client; the result includes the error raised."""
     run = Run()
     results = OutcomeSink(run.outcomes.append)
     run.totals = results
@@ -178,12 +178,12 @@ def stored(folder) -> list[Answer]:
 
 
 def files_text(folder: Path) -> str:
-    """Return what is in a store's files."""
+    """Return the content of a store's files."""
     return "".join(path.read_bytes().decode(errors="replace") for path in folder.rglob("*.*"))
 
 
 def wait_for(condition, timeout_s: float = 300.0):
-    """Return what a condition gives once it gives something."""
+    """Wait until a condition returns a true value; return it."""
     until = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < until, "it did not come about"

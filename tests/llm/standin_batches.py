@@ -22,10 +22,10 @@ Json = dict[str, Any]
 
 
 class BatchStandIn(FaultyStandIn):
-    """A stand-in with files and batches, in memory; their lines count among the requests asked.
+    """A stand-in with files and batches in memory; lines count as requests.
 
-    A header of a request overrides its options; those of the request that creates a batch hold for
-    its lines.
+    Headers of a request override options; headers of the request that creates a batch apply to its
+    lines.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class BatchStandIn(FaultyStandIn):
         return name
 
     async def _work(self, batch: Json, faults: Imperfections, words: str) -> None:
-        """See a batch to its end; ``words`` tell of made faults."""
+        """Process a batch; ``words`` are the message of injected faults."""
         lines, errors = _read_input(self.files[batch["input_file_id"]], batch["endpoint"])
         draws = random.Random(f"{faults.seed}:{batch['id']}")
         if draws.random() < faults.fail_batch:
@@ -141,7 +141,7 @@ class BatchStandIn(FaultyStandIn):
         batch["request_counts"]["total"] = len(lines)
         self._queued[batch["id"]] = n_tokens
         batch["status"] = "in_progress"
-        draws.shuffle(lines)  # the order of the output is not that of the input
+        draws.shuffle(lines)  # the order of the output differs from the input
         await asyncio.sleep(faults.batch_delay_s)
         for kind, results in (await self._answered(batch, lines, faults, words)).items():
             if results:
@@ -171,7 +171,7 @@ class BatchStandIn(FaultyStandIn):
         return results
 
     def _answer(self, line: Json, faults: Imperfections, words: str) -> Json:
-        """Answer a line as the server answers the same request alone."""
+        """Answer a line as the server would answer a single request."""
         name = hashlib.sha256(json.dumps(line["body"]).encode()).hexdigest()
         self.asked[name] += 1
         fault, content = faults.draw(name, self.asked[name])
@@ -202,7 +202,7 @@ def _output(line: Json, status: int = 0, body: Any = None, *, error: str | None 
 
 
 def _read_input(content: bytes, endpoint: str) -> tuple[list[Json], list[Json]]:
-    """Return the lines of an input file and what is wrong with it, as ``errors.data`` words it."""
+    """Return the lines of an input file, and its errors in the format of ``errors.data``."""
     lines: list[Json] = []
     errors = []
     for number, text in enumerate(content.decode().removesuffix("\n").split("\n"), start=1):

@@ -68,7 +68,7 @@ def test_an_answer_is_read_as_it_was_stored(tmp_path, is_closed):
     assert AnswerStore(tmp_path / "none").get(KEYS[3]) is None
 
 
-def test_keys_that_begin_alike_are_told_apart(tmp_path):
+def test_keys_with_a_common_prefix_are_distinguished(tmp_path):
     alike = [replace(answer(number), key="ab" * 8 + 48 * f"{number}") for number in range(3)]
     with AnswerStore(tmp_path) as store:
         for one in alike[:2]:
@@ -76,7 +76,7 @@ def test_keys_that_begin_alike_are_told_apart(tmp_path):
     assert [AnswerStore(tmp_path).get(one.key) for one in alike] == [*alike[:2], None]
 
 
-def test_a_log_of_the_version_before_is_read_and_added_to_as_it_is(tmp_path):
+def test_log_of_the_previous_version_is_read_and_extended(tmp_path):
     before = tmp_path / "answers-20260101T000000Z-host-1-00000000.jsonl"
     before.write_text(OF_TODAY_BEFORE)
     assert AnswerStore(tmp_path).get(KEYS[0]) == answer(0, "نص")
@@ -86,7 +86,7 @@ def test_a_log_of_the_version_before_is_read_and_added_to_as_it_is(tmp_path):
     assert before.read_text() == OF_TODAY_BEFORE
 
 
-def test_two_stores_never_write_the_same_file_and_the_one_begun_first_counts(tmp_path):
+def test_first_of_two_simultaneous_answers_counts(tmp_path):
     by_file = {}
     for number in (1, 2, 3):
         store = begun(tmp_path, [number])
@@ -100,13 +100,13 @@ def test_two_stores_never_write_the_same_file_and_the_one_begun_first_counts(tmp
         store.close()
         assert AnswerStore(tmp_path).get(KEYS[0]) == answer(0, "of 0")
     assert len(stored(tmp_path)) == 4
-    assert AnswerStore(tmp_path).usage() == used(6)  # what was asked twice was paid for twice
+    assert AnswerStore(tmp_path).usage() == used(6)  # a request sent twice was paid for twice
 
 
-# What is damaged or cut off
+# Damaged and truncated logs
 
 
-def test_a_log_cut_anywhere_in_its_last_line_keeps_those_before(tmp_path, caplog):
+def test_log_cut_in_its_last_line_keeps_earlier_lines(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     begun(tmp_path, [0, 1, 2])
     path = only(tmp_path, "*.jsonl")
@@ -114,12 +114,12 @@ def test_a_log_cut_anywhere_in_its_last_line_keeps_those_before(tmp_path, caplog
     for size in range(len(whole) - len(whole.splitlines()[2]), len(whole)):
         path.write_bytes(whole[:size])
         assert found(tmp_path, 3) == [0, 1]
-    assert f"{path}: the last line is not whole" in caplog.text
+    assert f"{path}: ignoring the last line, which is incomplete" in caplog.text
     assert AnswerStore(tmp_path).usage() == used(2)
 
 
 @pytest.mark.parametrize("place", [3, 120, -3])
-def test_a_changed_byte_of_a_log_costs_that_answer_only_and_is_told(tmp_path, caplog, place):
+def test_changed_byte_loses_one_answer_with_a_warning(tmp_path, caplog, place):
     begun(tmp_path, [0, 1, 2])
     path = only(tmp_path, "*.jsonl")
     lines = path.read_bytes().splitlines()
@@ -127,10 +127,10 @@ def test_a_changed_byte_of_a_log_costs_that_answer_only_and_is_told(tmp_path, ca
     middle[place] ^= 1
     path.write_bytes(b"\n".join([lines[0], bytes(middle), lines[2], b""]))
     assert found(tmp_path) == [0, 2]
-    assert f"{path}: 1 damaged lines; their requests are asked again" in caplog.text
+    assert f"{path}: 1 damaged lines; their requests are sent again" in caplog.text
 
 
-def test_an_index_is_believed_only_of_the_log_as_it_is(tmp_path):
+def test_index_is_used_only_for_unchanged_logs(tmp_path):
     begun(tmp_path, range(6)).close()
     log = only(tmp_path, "*.jsonl")
     whole = log.read_bytes()
@@ -145,7 +145,7 @@ def test_an_index_is_believed_only_of_the_log_as_it_is(tmp_path):
     assert found(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_line_that_a_reader_met_half_written_is_found_when_it_is_whole(tmp_path):
+def test_incomplete_line_is_found_once_complete(tmp_path):
     begun(tmp_path, [0, 1])
     log = only(tmp_path, "*.jsonl")
     whole = log.read_bytes()
@@ -156,16 +156,18 @@ def test_a_line_that_a_reader_met_half_written_is_found_when_it_is_whole(tmp_pat
     assert AnswerStore(tmp_path).get(KEYS[2]) == answer(2, "x")
 
 
-def test_compressed_answers_of_an_earlier_version_are_refused_not_asked_again(tmp_path):
+def test_compressed_answers_of_an_earlier_version_are_refused(tmp_path):
     begun(tmp_path, [0]).close()
     (tmp_path / "answers-1.jsonl.zst").write_bytes(b"")
     store = AnswerStore(tmp_path)
     for _ in range(2):
-        with pytest.raises(InputError, match=r"answers-1.jsonl.zst: compressed .* unzstd --rm"):
+        with pytest.raises(
+            InputError, match=r"answers-1.jsonl.zst: .* decompress it with `unzstd --rm"
+        ):
             store.get(KEYS[0])
 
 
-def test_a_file_in_the_place_of_a_store_is_refused(tmp_path):
+def test_file_instead_of_a_store_is_refused(tmp_path):
     (tmp_path / "store").write_text("")
     with pytest.raises(InputError, match="found a file, expected the folder"):
         AnswerStore(tmp_path / "store").get(KEYS[0])
@@ -174,7 +176,7 @@ def test_a_file_in_the_place_of_a_store_is_refused(tmp_path):
 # What happens meanwhile
 
 
-def test_long_logs_are_indexed_while_their_job_goes_on(tmp_path, monkeypatch):
+def test_long_logs_are_indexed_while_their_job_runs(tmp_path, monkeypatch):
     short = replace(answer_store.ANSWERS, log_bytes=1200)  # of lines of about 480
     monkeypatch.setattr(answer_store, "ANSWERS", short)
     store = begun(tmp_path, range(10))
@@ -184,7 +186,7 @@ def test_long_logs_are_indexed_while_their_job_goes_on(tmp_path, monkeypatch):
     assert (found(tmp_path, 11), AnswerStore(tmp_path).usage()) == ([*range(10)], used(10))
 
 
-def test_a_log_that_grows_after_a_reader_has_indexed_it_is_read_anew(tmp_path, monkeypatch):
+def test_log_that_grew_after_indexing_is_read_again(tmp_path, monkeypatch):
     monkeypatch.setattr(keyed, "LIVING_S", 0.0)
     writers = [begun(tmp_path, [number]) for number in range(3)]
     assert (found(tmp_path), len(list(tmp_path.glob("*.keys")))) == ([0, 1, 2], 1)
@@ -195,7 +197,7 @@ def test_a_log_that_grows_after_a_reader_has_indexed_it_is_read_anew(tmp_path, m
     assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3], used(4))
 
 
-def test_a_log_that_cannot_be_opened_is_refused_and_not_asked_again(tmp_path):
+def test_unreadable_log_is_refused(tmp_path):
     begun(tmp_path, [0]).close()
     log = only(tmp_path, "*.jsonl")
     log.unlink()

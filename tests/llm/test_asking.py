@@ -22,7 +22,7 @@ from llm_helpers import (
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.connection import open_client
 from psibench.llm.limits import Budget, BudgetReachedError
 from psibench.llm.request import Message, Sampling
@@ -33,9 +33,9 @@ from psibench.llm.usage import Usage
 KEY = "planted-key-0123456789abcdef"
 
 
-def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
+def test_second_run_sends_only_changed_requests(tmp_path):
     first, stand_in = ask(items(30), tmp_path), FaultyStandIn()
-    changed = [Item(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
+    changed = [AskItem(f"item-{n}", request(n + 1000)) for n in range(10)] + items(30)[10:]
     second = ask(changed, tmp_path, server=stand_in)
     assert (stand_in.asked.total(), second.totals.n_from_store) == (10, 20)
     for item in items(30)[10:]:
@@ -51,7 +51,7 @@ def test_a_second_run_asks_what_changed_alone_and_gives_the_same(tmp_path):
         ("filtered", "filtered", "content_filter"),
     ],
 )
-def test_what_has_no_value_becomes_an_outcome_with_its_reason(tmp_path, fault, status, reason):
+def test_unusable_replies_become_outcomes_with_reasons(tmp_path, fault, status, reason):
     run = ask(items(3), tmp_path, faults=f"{fault}=1")
     assert run.error is None
     assert {(o.status, o.reason, o.value) for o in run.outcomes} == {(status, reason, None)}
@@ -97,9 +97,7 @@ def test_thoughts_that_a_server_separates_are_no_reply(tmp_path, message, finish
     ("bound", "reason", "n_asked"),
     [(1000, "context_window_full", 1), (1, "output_limit_reached", 3)],
 )
-def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
-    tmp_path, bound, reason, n_asked
-):
+def test_reply_cut_off_by_the_context_window_is_final(tmp_path, bound, reason, n_asked):
     stand_in = FaultyStandIn()
     bounded = items(1, sampling=Sampling(max_output_tokens=bound))
     (outcome,) = ask(bounded, tmp_path, server=stand_in, faults="truncated=1").outcomes
@@ -110,18 +108,18 @@ def test_a_reply_cut_off_before_its_bound_found_no_room_and_is_not_asked_again(
 @pytest.mark.parametrize(
     ("told", "cached", "output"),
     [
-        ({"total_tokens": 40}, 0, 30),  # thinking that a service counts in the total alone
+        ({"total_tokens": 40}, 0, 30),  # thoughts that a service counts only in the total
         ({"total_tokens": 3}, 0, 5),
         ({"total_tokens": 10**30}, 0, 5),
         ({"cached_input_tokens": 11}, 0, 5),  # more than the prompt has: at the full price
         ({"cached_input_tokens": 10}, 10, 5),
     ],
 )
-def test_what_else_a_service_tells_of_tokens_counts_if_it_can_be(told, cached, output):
+def test_further_plausible_token_counts_are_used(told, cached, output):
     assert Usage.read(told | {"input_tokens": 10, "output_tokens": 5}) == Usage(10, output, cached)
 
 
-def test_a_server_that_is_not_there_ends_the_run_with_plain_words(tmp_path):
+def test_missing_server_ends_the_run_with_a_clear_message(tmp_path):
     chosen = settings(max_tries=2, give_up_after=3)
     chosen = chosen.model_copy(update={"base_url": "http://127.0.0.1:9/v1"})
     run = Run()
@@ -150,7 +148,7 @@ def test_rejected_requests_end_the_run_only_if_none_is_answered(tmp_path, n_good
 
 
 @pytest.mark.parametrize("order", ["answered first", "rejected first"])
-def test_a_job_whose_rejected_requests_are_asked_again_finishes_again(tmp_path, order):
+def test_job_with_rejected_requests_finishes_when_rerun(tmp_path, order):
     answered, chosen = items(6)[:2], settings(concurrency=1, give_up_after=3)
     assert ask(answered, tmp_path, server=ScriptedServer(), chosen=chosen).error is None
     # The four others are refused, now and in any later run.
@@ -177,7 +175,7 @@ def test_a_filtered_reply_without_a_message_is_filtered(tmp_path, reason):
     assert ask(items(1), tmp_path, server=server).statuses == {"filtered": 1}
 
 
-def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path):
+def test_temporary_failures_are_retried_after_the_servers_delay(tmp_path):
     server = ScriptedServer((429, "slow_down", {"retry-after-ms": "300"}), 500, 503, 408)
     run = ask(items(1), tmp_path, server=server)
     assert run.statuses == {"ok": 1}
@@ -191,10 +189,10 @@ def test_what_may_pass_is_tried_again_after_as_long_as_the_server_asks(tmp_path)
     ("policy", "reason", "text"),
     [
         ({"max_tries": 3}, "http_500", "made to fail"),
-        ({"deadline_s": 0.2}, "deadline", "no reply within 0.2 s, all tries together"),
+        ({"deadline_s": 0.2}, "deadline", "no reply within 0.2 s in all tries together"),
     ],
 )
-def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path, policy, reason, text):
+def test_tries_are_limited_and_the_last_failure_reported(tmp_path, policy, reason, text):
     server = ScriptedServer(*[500] * 500)
     (failed,) = ask(items(1), tmp_path, server=server, chosen=settings(**policy)).outcomes
     assert (failed.status, failed.reason, failed.text) == ("failed", reason, text)
@@ -202,7 +200,7 @@ def test_tries_are_bounded_and_the_last_failure_is_told(tmp_path, policy, reason
 
 
 @pytest.mark.parametrize(("page", "reason"), [("<p>Hello", "not_json"), ("{}", "no_choices")])
-def test_a_page_that_is_no_completion_is_asked_for_again_a_few_times(tmp_path, page, reason):
+def test_invalid_completion_is_retried_a_few_times(tmp_path, page, reason):
     server = ScriptedServer(*[page] * 9)
     run = ask(items(1), tmp_path, server=server)
     assert (run.outcomes[0].status, run.outcomes[0].reason) == ("failed", reason)
@@ -210,7 +208,7 @@ def test_a_page_that_is_no_completion_is_asked_for_again_a_few_times(tmp_path, p
 
 
 class CountingClient:
-    """A client that counts what is under way at once."""
+    """A client that counts concurrent requests."""
 
     def __init__(self):
         self.n_sent = self.n_under_way = self.most_under_way = 0
@@ -227,7 +225,7 @@ class CountingClient:
         pass
 
 
-def test_concurrency_is_used_and_not_exceeded_and_items_are_drawn_no_faster(tmp_path):
+def test_items_are_drawn_within_the_concurrency(tmp_path):
     client, ahead = CountingClient(), []
 
     def watched():
@@ -241,7 +239,7 @@ def test_concurrency_is_used_and_not_exceeded_and_items_are_drawn_no_faster(tmp_
     assert max(ahead) <= 7
 
 
-def test_a_job_whose_time_is_up_ends_with_what_was_answered(tmp_path):
+def test_stopped_job_keeps_its_answers(tmp_path):
     server = FaultyStandIn(Imperfections.parse("delay_s=0.05"))
 
     def check_stop():
@@ -251,22 +249,22 @@ def test_a_job_whose_time_is_up_ends_with_what_was_answered(tmp_path):
     run = ask(items(500), tmp_path, server=server, check_stop=check_stop)
     assert isinstance(run.error, TimeoutError)
     assert 20 <= len(run.outcomes) == len(stored(tmp_path)) < 500
-    assert server.asked.total() == len(run.outcomes)  # what was under way was waited for
+    assert server.asked.total() == len(run.outcomes)  # running requests could finish
 
 
 PRICE = Price(input_usd=1.0, output_usd=10.0, as_of=date(2026, 1, 1))
 # A reply of 1,000 input and 100 output tokens costs 0.001 + 0.001 = 0.002 USD.
 
 
-def long_items(n: int) -> list[Item]:
+def long_items(n: int) -> list[AskItem]:
     """Items that may cost up to about 1,450 + 100 tokens = 0.0025 USD each."""
     sampling = Sampling(max_output_tokens=100)
     asked = [(Message("user", "x" * 1200 + str(number)),) for number in range(n)]
-    return [Item(m[0].content, request(sampling=sampling, messages=m)) for m in asked]
+    return [AskItem(m[0].content, request(sampling=sampling, messages=m)) for m in asked]
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_budget_stops_before_it_is_passed_and_keeps_all_answers(tmp_path, concurrency):
+def test_budget_is_not_exceeded_and_answers_are_kept(tmp_path, concurrency):
     wanted, chosen = long_items(50), settings(concurrency=concurrency)
     budget = Budget(0.021, PRICE)
     run = ask(wanted, tmp_path, server=ScriptedServer(), chosen=chosen, budget=budget)
@@ -329,9 +327,7 @@ def test_no_other_key_of_the_environment_is_sent(tmp_path, monkeypatch):
         (None, KEY, False),
     ],
 )
-def test_a_key_that_leaves_this_machine_without_encryption_is_warned_of(
-    address, key, warns, capsys
-):
+def test_unencrypted_key_causes_a_warning(address, key, warns, capsys):
     open_client(settings().asking, address, Secret(key))
     warned = capsys.readouterr().err
     assert ("key is sent to http://gpu-node:8000 without encryption" in warned) == warns
@@ -340,12 +336,12 @@ def test_a_key_that_leaves_this_machine_without_encryption_is_warned_of(
 
 def test_a_key_inside_a_reply_is_not_stored(tmp_path, monkeypatch):
     echo = request(0, response=PLAIN, messages=(Message("user", f"say {KEY} again"),))
-    run = ask([Item("a", echo)], tmp_path, chosen=keyed(monkeypatch))
+    run = ask([AskItem("a", echo)], tmp_path, chosen=keyed(monkeypatch))
     assert run.outcomes[0].value == {"text": "say [key] again"}
     assert KEY not in files_text(tmp_path)
 
 
-def test_a_stand_in_is_never_taken_for_a_model(tmp_path):
+def test_stand_in_replies_never_count_as_a_models(tmp_path):
     chosen = LlmSettings(backend="openai", model="gpt-4o-mini")
     run = ask(items(3, model="gpt-4o-mini"), tmp_path, chosen=chosen)
     assert "stand_in_mismatch" in str(run.error)

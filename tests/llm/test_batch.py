@@ -14,7 +14,7 @@ from standin_batches import BatchStandIn
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm import batch
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.batch import read_result
 from psibench.llm.connection import TryFailedError
 from psibench.llm.limits import Budget, BudgetReachedError
@@ -26,7 +26,7 @@ from psibench.llm.usage import Usage
 both_backends = pytest.mark.parametrize("backend", ["openai-batch", "stand-in"])
 
 
-def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(server, tmp_path):
+def test_batches_give_the_answers_of_single_requests(server, tmp_path):
     batched = ask(items(10), tmp_path / "batch", batch_settings(server.url))
     single = ask_one_by_one(items(10), tmp_path / "single")
     assert batched.by_item == single.by_item
@@ -39,8 +39,8 @@ def test_the_answers_are_those_of_single_requests_and_a_second_run_asks_nothing(
 
 
 @both_backends
-def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
-    same = [Item(f"twin-{number}", request(0)) for number in range(12)]
+def test_equal_requests_are_sent_once(server, tmp_path, backend):
+    same = [AskItem(f"twin-{number}", request(0)) for number in range(12)]
     run = ask(same, tmp_path, batch_settings(server.url, backend=backend))
     assert server.n_requests == 1
     assert len(run.by_item) == 12
@@ -48,8 +48,10 @@ def test_items_that_ask_the_same_are_asked_once(server, tmp_path, backend):
 
 
 @both_backends
-def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp_path, backend):
-    unknown = Item("odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"})))
+def test_rejected_request_fails_separately_and_is_repeated_next_run(server, tmp_path, backend):
+    unknown = AskItem(
+        "odd", request(0, response=ResponseSchema("no_such_task", {"type": "object"}))
+    )
     chosen = batch_settings(server.url, backend=backend)
     run = ask([*items(3), unknown], tmp_path, chosen)
     assert run.error is None
@@ -61,12 +63,12 @@ def test_a_rejected_request_fails_alone_and_is_asked_again_next_time(server, tmp
     assert server.n_requests == 5
 
 
-def long_item(number: int, n_chars: int) -> Item:
+def long_item(number: int, n_chars: int) -> AskItem:
     text = f"{number} " + "x" * n_chars
-    return Item(f"long-{number}", request(0, response=PLAIN, messages=(Message("user", text),)))
+    return AskItem(f"long-{number}", request(0, response=PLAIN, messages=(Message("user", text),)))
 
 
-def test_batches_are_cut_by_size_and_what_fits_into_no_file_fails(server, tmp_path, monkeypatch):
+def test_batches_are_cut_by_size_and_too_large_requests_fail(server, tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "MOST_BYTES", 20_000)
     wanted = [*(long_item(n, 6_000) for n in range(7)), long_item(9, 21_000)]  # three fit
     run = ask(wanted, tmp_path, batch_settings(server.url))
@@ -76,17 +78,17 @@ def test_batches_are_cut_by_size_and_what_fits_into_no_file_fails(server, tmp_pa
     assert run.statuses == {"ok": 7, "failed": 1}
 
 
-def test_lines_that_failed_for_a_while_are_asked_again(server, tmp_path):
+def test_temporarily_failed_lines_are_sent_again(server, tmp_path):
     faults = "server_error=0.2,rate_limited=0.1,reset=0.1,hang=0.1,seed=2"
     run = ask(items(60), tmp_path, batch_settings(server.url, faults, max_tries=20))
     assert run.error is None
     assert run.statuses == {"ok": 60}
     assert server.stand_in.answered.total() == 60  # nothing answered was asked again
-    assert server.n_requests > 80  # half of 60, and half of those
+    assert server.n_requests > 80  # batches of 30, then of 15
     assert set(server.stand_in.answered.values()) == {1}
 
 
-def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
+def test_malformed_replies_are_repeated_in_further_batches(server, tmp_path):
     run = ask(items(80), tmp_path, batch_settings(server.url, "malformed=0.4,seed=6"))
     assert run.error is None
     assert run.totals.n_replies == sum(1 + outcome.n_reasks for outcome in run.outcomes)
@@ -98,7 +100,7 @@ def test_malformed_replies_are_asked_again_in_further_batches(server, tmp_path):
     assert run.statuses["ok"] >= 70
 
 
-def test_what_an_expired_batch_answered_is_kept(server, tmp_path):
+def test_answers_of_an_expired_batch_are_kept(server, tmp_path):
     run = ask(items(20), tmp_path, batch_settings(server.url, "expire_after=7"))
     assert run.error is None
     assert run.statuses == {"ok": 20}
@@ -107,7 +109,7 @@ def test_what_an_expired_batch_answered_is_kept(server, tmp_path):
     assert [batch["status"] for batch in server.batches] == ["expired", "expired", "completed"]
 
 
-def test_batches_beside_a_failed_one_are_read(server, tmp_path):
+def test_other_batches_are_read_after_a_failed_one(server, tmp_path):
     chosen = batch_settings(server.url, "fail_batch=0.4,seed=1", batch={"max_requests": 5})
     run = ask(items(30), tmp_path, chosen)
     assert "failed: invalid_request" in str(run.error)
@@ -119,9 +121,7 @@ def test_batches_beside_a_failed_one_are_read(server, tmp_path):
     assert server.n_requests == 30
 
 
-def test_a_batch_that_is_refused_at_its_creation_is_told_and_leaves_no_record(
-    tmp_path, monkeypatch
-):
+def test_refused_batch_is_reported_and_leaves_no_record(tmp_path, monkeypatch):
     async def refuse(*_):
         return error_response(400, "invalid_request_error", "No such model.")
 
@@ -129,11 +129,11 @@ def test_a_batch_that_is_refused_at_its_creation_is_told_and_leaves_no_record(
     with Server() as server:
         run = ask(items(9), tmp_path, batch_settings(server.url))
     assert isinstance(run.error, InputError)
-    assert "takes no batch: http_400: No such model." in str(run.error)
+    assert "does not accept a batch: http_400: No such model." in str(run.error)
     assert (stored(tmp_path), records(tmp_path)) == ([], [])
 
 
-def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_path):
+def test_cancelled_batch_ends_the_run_and_keeps_its_answers(server, tmp_path):
     def cancel():
         wait_for(lambda: [b["status"] for b in server.batches] == ["in_progress"])
         server.batches[0]["status"] = "cancelling"
@@ -145,9 +145,7 @@ def test_a_cancelled_batch_ends_the_run_and_keeps_what_it_answered(server, tmp_p
     assert ask(items(5), tmp_path, batch_settings(server.url)).statuses == {"ok": 5}
 
 
-def test_calls_that_fail_are_tried_again_and_a_creation_whose_reply_is_lost_makes_one_batch(
-    server, tmp_path
-):
+def test_failed_calls_are_retried_without_duplicate_batches(server, tmp_path):
     faults = "batch_http_error=0.2,create_reset=0.6,seed=1"
     chosen = batch_settings(server.url, faults, max_tries=30, batch={"max_requests": 2})
     run = ask(items(20), tmp_path, chosen)
@@ -164,7 +162,7 @@ def http_error(status, **fields):
 
 
 @pytest.mark.parametrize(
-    ("line", "reason", "verdict"),
+    ("line", "reason", "action"),
     [
         (output_line(http_error(400, code="context_length_exceeded")), "http_400", "reject"),
         (output_line(http_error(429, code="insufficient_quota")), "http_429", "stop"),
@@ -178,10 +176,10 @@ def http_error(status, **fields):
         ),
     ],
 )
-def test_a_line_without_a_completion_is_a_failure(line, reason, verdict):
+def test_a_line_without_a_completion_is_a_failure(line, reason, action):
     failure = read_result(line, MODEL, "t", Secret(""))
     assert isinstance(failure, TryFailedError)
-    assert (failure.reason, failure.verdict) == (reason, verdict)
+    assert (failure.reason, failure.action) == (reason, action)
     filtered = read_result(
         output_line(http_error(400, code="content_filter")), MODEL, "t", Secret("")
     )
@@ -202,7 +200,7 @@ KEY = "planted-key-0123456789abcdef"
 PRICE = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
 
 
-def priced_items(n: int) -> list[Item]:
+def priced_items(n: int) -> list[AskItem]:
     return items(n, sampling=Sampling(max_output_tokens=100))
 
 
@@ -212,7 +210,7 @@ def most_usd(number: int) -> float:
     return PRICE.cost(Usage(wanted.max_input_tokens(), 100), is_batch=True)
 
 
-def test_what_a_budget_has_room_for_is_asked_and_then_the_run_ends(server, tmp_path):
+def test_run_ends_when_the_budget_is_used_up(server, tmp_path):
     room_for_ten = sum(most_usd(n) for n in range(10)) * 1.001
     budget = Budget(room_for_ten, PRICE, is_batch=True)
     chosen = batch_settings(server.url)
@@ -229,8 +227,8 @@ def test_what_a_budget_has_room_for_is_asked_and_then_the_run_ends(server, tmp_p
     assert server.n_requests == 300
 
 
-def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_path):
-    # A request costs at most 0.0006 USD and about 0.00004 in fact: most of it comes back.
+def test_unused_reservations_pay_for_large_enough_batches(server, tmp_path):
+    # A request costs at most 0.0006 USD, actually about 0.00004: most of the reservation is freed.
     budget = Budget(30 * most_usd(0), PRICE, is_batch=True)
     run = ask(priced_items(400), tmp_path, batch_settings(server.url), budget=budget)
     sizes = server.batch_sizes
@@ -240,7 +238,7 @@ def test_money_that_comes_back_is_used_for_batches_worth_their_day(server, tmp_p
     assert 0.85 * budget.limit_usd < budget.spent_usd <= budget.limit_usd
 
 
-def test_a_server_with_a_short_queue_gets_one_batch_after_the_other(server, tmp_path):
+def test_server_with_a_short_queue_gets_batches_one_by_one(server, tmp_path):
     # A prompt has about 20 tokens: one batch of five fits into 150, two do not.
     server.stand_in.imperfections = Imperfections(enqueued_tokens=150, batch_delay_s=0.5)
     run = ask(items(15), tmp_path, batch_settings(server.url, batch={"max_requests": 5}))
@@ -268,7 +266,7 @@ def test_batches_too_long_for_the_servers_queue_are_halved(server, tmp_path):
         ("openai-batch", "batch_http_error=1,echo_key=1"),
     ],
 )
-def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
+def test_repeated_api_key_is_never_stored_or_logged(
     server, tmp_path, monkeypatch, caplog, backend, faults
 ):
     caplog.set_level(logging.DEBUG)
@@ -281,7 +279,7 @@ def test_a_key_that_the_server_repeats_is_in_no_outcome_log_or_file(
     assert KEY not in told
 
 
-def test_a_line_that_cannot_be_read_costs_its_request_alone(server, tmp_path):
+def test_unreadable_line_fails_only_its_request(server, tmp_path):
     class Torn(dict):
         """Files whose first answers have a first line that is cut in half."""
 

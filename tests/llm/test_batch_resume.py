@@ -46,9 +46,7 @@ def test_a_killed_run_is_resumed_without_asking_twice(server, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1])
-def test_a_run_killed_around_the_creation_of_its_batch_asks_nothing_twice(
-    server, tmp_path, seconds
-):
+def test_run_killed_while_creating_a_batch_sends_nothing_twice(server, tmp_path, seconds):
     client = start_client(server, tmp_path, 150)
     wait_for(lambda: server.stand_in.files)  # uploaded, perhaps not created or not recorded
     time.sleep(seconds)
@@ -58,7 +56,7 @@ def test_a_run_killed_around_the_creation_of_its_batch_asks_nothing_twice(
     assert server.n_requests == len(stored(tmp_path)) == 150
 
 
-def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(server, tmp_path):
+def test_killed_runs_batches_are_awaited_and_failed_ones_repeated(server, tmp_path):
     server.stand_in.imperfections = Imperfections(malformed=1.0, batch_delay_s=0.5)
     client = start_client(server, tmp_path, 10)
     wait_for(lambda: len(server.batches) == 2 and records(tmp_path))
@@ -73,7 +71,7 @@ def test_reasks_of_a_killed_run_are_awaited_and_batches_that_failed_asked_again(
     assert len(stored(tmp_path)) == 30  # two malformed replies to each, and one that is not
 
 
-def test_a_job_whose_time_is_up_leaves_its_batches_to_the_next_run(server, tmp_path):
+def test_stopped_job_leaves_batches_to_the_next_run(server, tmp_path):
     delayed(server, 0.5)
 
     def check_stop():
@@ -103,7 +101,7 @@ def written(folder, url, *, batch_id) -> None:
 
 
 @pytest.mark.parametrize("batch_id", ["batch_of_last_year", None])
-def test_a_batch_the_server_does_not_know_is_asked_again(server, tmp_path, batch_id):
+def test_batch_unknown_to_the_server_is_sent_again(server, tmp_path, batch_id):
     written(tmp_path, server.url, batch_id=batch_id)
     price = Price(input_usd=1.0, output_usd=10.0, batch_share=0.5, as_of=date(2026, 1, 1))
     budget = Budget(0.5, price, is_batch=True)  # all held by the old batch, until it is given up
@@ -121,7 +119,7 @@ def test_a_batch_the_server_does_not_know_is_asked_again(server, tmp_path, batch
         ({"object": "list", "data": [{"id": "batch_2"}], "has_more": True}, 200),  # for ever
     ],
 )
-def test_where_no_list_has_a_batch_without_an_id_it_is_asked_again(tmp_path, listed, status):
+def test_unlisted_batch_without_an_id_is_sent_again(tmp_path, listed, status):
     async def answer_list(*_):
         return web.json_response(listed, status=status)
 
@@ -142,7 +140,7 @@ def test_batches_of_another_server_are_left_alone(server, tmp_path):
     assert server.n_requests == 5
 
 
-def test_the_record_of_a_batch_that_was_read_is_cleared_away(server, tmp_path):
+def test_record_of_a_read_batch_is_removed(server, tmp_path):
     with AnswerStore(tmp_path) as store:
         for number in range(5):
             store.add(answer(number))
@@ -152,7 +150,7 @@ def test_the_record_of_a_batch_that_was_read_is_cleared_away(server, tmp_path):
     assert server.batch_sizes == [1]
 
 
-def test_a_record_that_is_none_is_named(server, tmp_path):
+def test_invalid_record_is_named(server, tmp_path):
     (tmp_path / "batches").mkdir()
     (tmp_path / "batches" / "odd.json").write_text('{"name": "odd"}')
     run = ask(items(5), tmp_path, batch_settings(server.url))
@@ -180,7 +178,7 @@ def test_a_full_disk_ends_the_run_and_loses_no_batch(server, tmp_path, monkeypat
     assert (len(server.batches), server.n_requests) == (1, 20)
 
 
-def test_a_server_that_goes_away_ends_the_run_and_leaves_the_record(tmp_path, monkeypatch):
+def test_lost_server_ends_the_run_and_keeps_the_record(tmp_path, monkeypatch):
     def gone(*_):
         raise TryFailedError("connection", "refused")
 
@@ -190,7 +188,7 @@ def test_a_server_that_goes_away_ends_the_run_and_leaves_the_record(tmp_path, mo
             patched.setattr(BatchServer, "retrieve", gone)
             run = ask(items(10), tmp_path, batch_settings(server.url))
         assert isinstance(run.error, InputError)
-        assert "does not tell how batches stand: connection: refused" in str(run.error)
+        assert "does not report the state of batches: connection: refused" in str(run.error)
         assert len(records(tmp_path)) == 1
         assert ask(items(10), tmp_path, batch_settings(server.url)).statuses == {"ok": 10}
         assert server.n_requests == 10

@@ -1,4 +1,4 @@
-"""What the engine survives: what was asked, what was lost, what was asked twice."""
+"""Faults that runs survive without losing answers or sending requests twice."""
 
 import errno
 import os
@@ -58,7 +58,7 @@ def test_a_server_that_restarts_in_the_middle_is_waited_for(tmp_path):
     assert len(stored(tmp_path)) == 300
 
 
-def test_faults_of_the_connection_lose_nothing(tmp_path):
+def test_connection_failures_lose_nothing(tmp_path):
     stand_in = FaultyStandIn()
     faults = "rate_limited=0.1,retry_after_s=0.02,server_error=0.1,reset=0.1,seed=5"
     run = ask(items(200), tmp_path, server=stand_in, faults=faults)
@@ -68,7 +68,7 @@ def test_faults_of_the_connection_lose_nothing(tmp_path):
     assert stand_in.asked.total() > 210
 
 
-def test_a_full_disk_ends_the_run_and_costs_at_most_what_was_under_way(tmp_path, monkeypatch):
+def test_full_disk_ends_the_run_and_loses_only_running_requests(tmp_path, monkeypatch):
     write, room = os.write, 40
 
     def bounded(handle, data):
@@ -93,7 +93,7 @@ def test_a_full_disk_ends_the_run_and_costs_at_most_what_was_under_way(tmp_path,
     assert second.asked.total() == 160
 
 
-def test_two_processes_that_run_at_once_use_one_store(tmp_path):
+def test_two_processes_share_one_store(tmp_path):
     with Server("delay_s=0.02") as server:
         clients = [start_job(served(server), tmp_path, 300) for _ in range(2)]
         outputs = [client.communicate()[0] for client in clients]

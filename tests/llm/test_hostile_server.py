@@ -8,7 +8,7 @@ import pytest
 from llm_helpers import COMPLETION, ScriptedServer, ask, ask_client, items, settings, stored
 
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item
+from psibench.llm.asking import AskItem
 from psibench.llm.client import OpenAIChatClient, call_of
 from psibench.llm.limits import Budget
 from psibench.llm.request import Sampling
@@ -59,7 +59,7 @@ def ask_raw(folder, status, *headers):
     ],
     ids=ascii,
 )
-def test_bytes_of_a_header_that_are_not_ascii_end_nothing(tmp_path, header):
+def test_non_ascii_header_does_not_end_the_run(tmp_path, header):
     run = ask_raw(tmp_path, b"200 OK", JSON, header)
     assert (run.error, run.statuses) == (None, {"ok": 1})
 
@@ -72,7 +72,7 @@ def test_bytes_of_a_header_that_are_not_ascii_end_nothing(tmp_path, header):
         (b"503 Gone", b"Retry-After: Fri, 99 Foo 9999 \xff", "http_503", "model"),
         (b"301 Moved", b"Location: http://[bad/\xff", "http_301", "redirects to another address"),
         (b"302 Moved", "Location: http://zürich.example/".encode(), "http_302", "zürich.example"),
-        ("200 Größe".encode("latin-1"), JSON, "connection", "status line that cannot be read"),
+        ("200 Größe".encode("latin-1"), JSON, "connection", "unreadable status line"),
     ],
 )
 def test_odd_bytes_in_the_head_of_an_error_leave_its_reason(
@@ -87,12 +87,12 @@ def completion(**changes) -> str:
     return json.dumps(COMPLETION | changes)
 
 
-def bounded(n: int) -> list[Item]:
+def bounded(n: int) -> list[AskItem]:
     return items(n, sampling=Sampling(max_output_tokens=100))
 
 
 @pytest.mark.parametrize("usage", LIES, ids=str)
-def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path, usage):
+def test_implausible_usage_counts_as_the_whole_reservation(tmp_path, usage):
     budget = Budget(1.0, PRICE)
     run = ask(bounded(1), tmp_path, server=ScriptedServer(completion(usage=usage)), budget=budget)
     most = call_of(bounded(1)[0].request).most
@@ -111,7 +111,7 @@ def test_usage_that_cannot_be_believed_counts_as_all_that_was_reserved(tmp_path,
     ],
     ids=["nested", "huge usage", "list", "digits"],
 )
-def test_a_body_that_no_parser_likes_is_one_failed_try(tmp_path, body):
+def test_unparsable_body_is_one_failed_try(tmp_path, body):
     run = ask(items(1), tmp_path, server=ScriptedServer(body))
     assert (run.error, run.statuses) == (None, {"ok": 1})
 
@@ -121,17 +121,17 @@ def test_a_body_that_no_parser_likes_is_one_failed_try(tmp_path, body):
     ['{"verdict": 1e400}', 200_000 * "```json\n{", 100_000 * '{"a":'],
     ids=["infinite", "fences", "nested"],
 )
-def test_content_that_takes_parsers_for_ever_is_malformed_soon(tmp_path, content):
+def test_content_that_would_take_forever_is_malformed_soon(tmp_path, content):
     choice = {"message": {"content": content}, "finish_reason": "stop"}
     started = time.monotonic()
     run = ask(items(1), tmp_path, server=ScriptedServer(completion(choices=[choice])))
     assert (run.error, run.statuses) == (None, {"ok": 1})  # the second reply is
     assert run.outcomes[0].n_reasks == 1
-    assert time.monotonic() - started < 60  # it was 70 s for the fences alone
+    assert time.monotonic() - started < 60  # a slow version took 70 s for the fences
 
 
 @pytest.mark.parametrize("value", [400 * "9", "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_a_server_that_asks_for_a_pause_of_years_does_not_hang_the_run(tmp_path, value):
+def test_extreme_retry_after_does_not_hang_the_run(tmp_path, value):
     server = ScriptedServer(*4 * [(429, "rate_limit_exceeded", {"Retry-After": value})])
     started = time.monotonic()
     run = ask(items(1), tmp_path, server=server, chosen=settings(max_tries=3))
@@ -145,13 +145,13 @@ def test_a_redirection_is_not_followed(tmp_path, status):
     other = {"Location": "http://elsewhere.invalid/v1/chat/completions?key=secret-of-theirs"}
     server = ScriptedServer((status, "moved", other))
     run = ask(items(3), tmp_path, server=server, chosen=settings(concurrency=1))
-    assert "redirects to elsewhere.invalid; name that in the config" in str(run.error)
+    assert "redirects to elsewhere.invalid; name that address in the config" in str(run.error)
     assert "secret-of-theirs" not in str(run.error)
     assert server.n_asked == 1
 
 
 @pytest.mark.parametrize("content", [r'{"verdict": "\ud83d"}', '{"verdict": "yes"} \ud83d'])
-def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written(tmp_path, content):
+def test_unpaired_surrogate_is_a_malformed_reply(tmp_path, content):
     choice = {"message": {"content": content}, "finish_reason": "stop"}
     replies = [completion(choices=[choice])] * 3
     (outcome,) = ask(items(1), tmp_path, server=ScriptedServer(*replies)).outcomes
@@ -160,7 +160,7 @@ def test_half_a_surrogate_pair_is_a_malformed_reply_that_can_be_written(tmp_path
 
 
 @pytest.mark.parametrize("field", ["model", "finish_reason"])
-def test_names_that_cannot_be_written_or_shown_are_escaped_and_cut(tmp_path, field):
+def test_unprintable_names_are_escaped_and_cut(tmp_path, field):
     name = "stand-in/\ud800\x1b[31m" + 1000 * "x"
     choice = COMPLETION["choices"][0] | {"finish_reason": name}
     changes = {"model": name} if field == "model" else {"choices": [choice]}

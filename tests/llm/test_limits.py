@@ -6,7 +6,7 @@ from psibench.llm.sections import Price
 from psibench.llm.usage import Usage
 
 
-def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():
+def test_turnstile_passes_one_by_one_despite_a_cancellation():
     async def run():
         turnstile, order = Turnstile(), []
 
@@ -24,7 +24,7 @@ def test_a_turnstile_lets_all_through_one_by_one_and_survives_a_cancelled_one():
     assert asyncio.run(asyncio.wait_for(run(), 5)) == [0, 1, 2, 4, 5]
 
 
-def test_what_waits_for_a_budget_may_wait_in_one_event_loop_after_another():
+def test_budget_works_in_successive_event_loops():
     budget = Budget(1.5, Price(input_usd=1e6, output_usd=0, as_of=date(2026, 1, 1)))
 
     async def spend():
@@ -36,6 +36,6 @@ def test_what_waits_for_a_budget_may_wait_in_one_event_loop_after_another():
     async def run():
         await asyncio.wait_for(asyncio.gather(spend(), spend(), spend()), 5)
 
-    asyncio.run(run())  # as a service is asked block by block
+    asyncio.run(run())  # as for blocks of embedding requests
     asyncio.run(run())
     assert not budget.has_reservations

@@ -40,7 +40,7 @@ SINCE = {"retired": {"since": "2026-10-11", "instead": "take that"}}
         (date(2026, 10, 11), (True, "not served since 2026-10-11: take that")),
     ],
 )
-def test_a_model_is_served_up_to_the_day_before_it_is_retired(today, said):
+def test_model_is_served_until_its_retirement(today, said):
     assert LlmSettings(**MINE | SINCE).retirement(today) == said
     assert LlmSettings(**MINE).retirement(today) is None
 
@@ -53,12 +53,12 @@ def test_a_model_is_served_up_to_the_day_before_it_is_retired(today, said):
         {"model": "file/x"},
     ],
 )
-def test_a_file_of_translations_is_named_as_one_and_nothing_else_is(changes):
+def test_only_the_file_backend_has_a_file(changes):
     with pytest.raises(ValidationError, match="backend file needs `file`"):
         LlmSettings(**MINE | {"base_url": None} | changes)
 
 
-def test_an_unknown_language_model_is_refused_with_the_key_and_those_there_are():
+def test_unknown_language_model_is_refused_with_known_ones():
     words = (
         r"benchmarks\.b\.locate_span\.llm: unknown language model 'mine'\. Supported: .*gpt-4o-mini"
     )
@@ -73,7 +73,7 @@ def test_a_budget_needs_a_price():
     assert load(llms={"mine": limited}, prices={"m": PRICE}).llms["mine"].budget_usd == 5.0
 
 
-def test_every_shipped_model_that_is_paid_per_token_has_a_dated_price_with_a_source():
+def test_shipped_paid_models_have_a_dated_price_with_source():
     prices = load_prices()
     for llm in load_llms().values():
         if llm.backend != "vllm":
@@ -82,7 +82,7 @@ def test_every_shipped_model_that_is_paid_per_token_has_a_dated_price_with_a_sou
             assert price.batch_share < 1 or llm.backend != "openai-batch"
 
 
-def test_every_shipped_model_has_room_for_a_reply_and_nothing_its_server_refuses():
+def test_shipped_models_have_valid_sampling_for_their_servers():
     for llm in load_llms().values():
         sampling = llm.sampling
         # A summary or five questions fit.
@@ -99,8 +99,8 @@ def test_every_shipped_model_has_room_for_a_reply_and_nothing_its_server_refuses
         ({"headers": {"Authorization": "Bearer x"}}, "Authorization is a secret"),
         ({"headers": {"Ocp-Apim-Subscription-Key": "x"}}, "Subscription-Key is a secret"),
         ({"headers": {"Cookie": "x"}}, "Cookie is a secret"),
-        ({"model": "stand-in/rules"}, "models of the stand-in"),
-        ({"backend": "stand-in"}, "models of the stand-in"),
+        ({"model": "stand-in/rules"}, "models of the backend stand-in"),
+        ({"backend": "stand-in"}, "models of the backend stand-in"),
         ({"backend": "vllm", "base_url": "http://localhost:8000/v1"}, "use backend 'openai'"),
         ({"budget_usd": 1.0}, "needs sampling.max_output_tokens"),
     ],
@@ -111,7 +111,7 @@ def test_settings_that_cannot_work_are_refused(changes, words):
 
 
 @pytest.mark.parametrize("value", ["sk-\u00e9t\u00e9", "sk-one\ntwo"])
-def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(monkeypatch, value):
+def test_invalid_key_for_a_header_is_refused_without_showing_it(monkeypatch, value):
     monkeypatch.setenv("SOME_KEY", value)
     with pytest.raises(InputError, match=r"SOME_KEY.*copy the key anew") as caught:
         Secret.from_environment("SOME_KEY")
@@ -119,7 +119,7 @@ def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(monkeypatc
 
 
 @pytest.mark.parametrize("key", ["api_key_env", "key_env"])
-def test_a_variable_that_is_not_set_is_told_with_the_config_key_that_names_it(monkeypatch, key):
+def test_unset_variable_is_reported_with_its_config_key(monkeypatch, key):
     monkeypatch.delenv("SOME_KEY", raising=False)
     with pytest.raises(InputError, match=rf"\(config key {key}\) is not set.*set {key} to null"):
         Secret.from_environment("SOME_KEY", key=key)
@@ -135,7 +135,7 @@ def test_cached_input_and_batches_cost_less():
     assert price.cost(usage, is_batch=True) == pytest.approx(0.32)
 
 
-def test_the_entry_that_fits_closest_is_the_price_and_none_an_error():
+def test_longest_matching_price_is_used():
     names = {"gpt-*": 1.0, "gpt-x": 2.0, "gpt-x-*": 3.0}
     prices = {name: Price(**PRICE | {"input_usd": usd}) for name, usd in names.items()}
     found = [price_of(name, prices).input_usd for name in ("gpt-x", "gpt-x-mini", "gpt-y")]

@@ -58,7 +58,7 @@ FENCED = TEMPLATE.replace("{{ document }}", "<document>\n{{ document }}\n</docum
         ("</documents> <document-2>", "</documents> <document-2>"),
     ],
 )
-def test_a_text_cannot_end_its_own_fence(tmp_path, text, sent):
+def test_text_cannot_close_its_tag(tmp_path, text, sent):
     content = load(tmp_path, FENCED).render({"document": text})[1].content
     assert content == f"Read:\n<document>\n{sent}\n</document>"
 
@@ -71,7 +71,7 @@ def test_a_text_cannot_end_its_own_fence(tmp_path, text, sent):
         ("{a: {type: string}}", "{a: {type: integer}}"),
     ],
 )
-def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new):
+def test_editing_the_messages_changes_key_and_hash(tmp_path, old, new):
     before, after = load(tmp_path), load(tmp_path, TEMPLATE.replace(old, new))
     assert key(before) != key(after)
     assert before.hash != after.hash
@@ -85,7 +85,7 @@ def test_editing_what_reaches_the_model_changes_key_and_hash(tmp_path, old, new)
         ("task: ask\n", "task: ask\ndescription: for people\n"),
     ],
 )
-def test_editing_what_the_model_does_not_see_asks_nothing_anew(tmp_path, old, new):
+def test_editing_comments_keeps_key_and_hash(tmp_path, old, new):
     before, after = load(tmp_path), load(tmp_path, TEMPLATE.replace(old, new))
     assert (key(before), before.hash) == (key(after), after.hash)
 
@@ -93,7 +93,7 @@ def test_editing_what_the_model_does_not_see_asks_nothing_anew(tmp_path, old, ne
 @pytest.mark.parametrize(
     "path", sorted(FOLDER.glob("*.md")), ids=[path.stem for path in sorted(FOLDER.glob("*.md"))]
 )
-def test_shipped_templates_are_rendered_as_jinja_renders_them(path):
+def test_shipped_templates_render_as_in_plain_jinja(path):
     prompt = load_prompt(path)
     values = {name: f"a {name} with {{{{ braces }}}}\n\nand 2 lines" for name in prompt.variables}
     jinja = SandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
@@ -116,7 +116,7 @@ def test_shipped_templates_are_rendered_as_jinja_renders_them(path):
         ("{% for x in document %}{{ loop.cycle('-', '+') }}{{ x }}{% endfor %}", "-a+b"),
     ],
 )  # fmt: skip
-def test_what_a_template_needs_of_jinja_works(tmp_path, text, rendered):
+def test_common_jinja_features_work(tmp_path, text, rendered):
     prompt = load(tmp_path, TEMPLATE.replace("{{ document }}", text))
     assert prompt.render({"document": ["a", "b"]})[1].content == f"Read:\n{rendered}"
 
@@ -154,7 +154,7 @@ def test_what_a_template_needs_of_jinja_works(tmp_path, text, rendered):
         "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     ],
 )
-def test_a_template_that_takes_memory_or_time_without_bound_is_refused(tmp_path, text):
+def test_template_with_unbounded_memory_or_time_is_refused(tmp_path, text):
     wrong = TEMPLATE.replace("{{ document }}", "{{ document }}" + text)
     with pytest.raises(InputError, match="message user"):
         load(tmp_path, wrong).render({"document": "A cat sat on a mat."})
@@ -176,10 +176,10 @@ def test_a_plain_reply_fills_the_only_field_of_the_shipped_schema(tmp_path):
     assert plain.response.schema == shipped.response.schema
 
 
-def test_a_shipped_template_cannot_be_made_plain_in_its_own_place(tmp_path, monkeypatch):
+def test_shipped_template_cannot_be_made_plain(tmp_path, monkeypatch):
     monkeypatch.setattr("psibench.llm.prompts.PROMPTS", tmp_path)
     (tmp_path / "summarise.md").write_text(PLAIN)
     with pytest.raises(
-        InputError, match=r"summarise\.md: response: text: the shipped template has"
+        InputError, match=r"summarise\.md: response: text: the shipped template must"
     ):
         load_prompt(tmp_path / "summarise.md")

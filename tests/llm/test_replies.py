@@ -45,7 +45,7 @@ ONE = {"questions": [{"question": "Why?"}]}
         '<think>Perhaps {"questions": []}?</think>{"questions": [{"question": "Why?"}]}',
     ],
 )
-def test_a_reply_that_means_one_question_gives_it(text):
+def test_reply_with_one_question_is_parsed(text):
     assert parse_reply(text, QUESTIONS) == ONE
 
 
@@ -81,7 +81,7 @@ def test_a_reply_that_does_not_fit_gives_a_reason(text, reason):
         ("{'grade': 3 or 4}", "no_json"),
     ],
 )
-def test_a_grade_that_is_none_is_refused(text, reason):
+def test_invalid_grade_is_refused(text, reason):
     with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
         parse_reply(text, GRADE)
 
@@ -112,7 +112,7 @@ VERDICT = {
         "No, 4 is too much.</think>3",
     ],
 )
-def test_a_reply_that_means_one_whole_number_gives_it(text):
+def test_reply_with_one_whole_number_is_parsed(text):
     assert parse_reply(text, GRADE, "integer") == {"grade": 3}
 
 
@@ -129,7 +129,7 @@ def test_a_reply_that_means_one_whole_number_gives_it(text):
         ("*" * 2_000_000 + "x", "no_number"),
     ],
 )
-def test_a_reply_that_means_no_or_several_numbers_gives_a_reason(text, reason):
+def test_reply_with_no_or_several_numbers_gives_a_reason(text, reason):
     with pytest.raises(MalformedReplyError, match=f"^{reason}$"):
         parse_reply(text, GRADE, "integer")
 
@@ -139,11 +139,11 @@ def test_a_reply_that_means_no_or_several_numbers_gives_a_reason(text, reason):
     [
         ("\n A mine shut. \n", "A mine shut."),
         ("```text\nA mine shut.\n```\n", "A mine shut."),
-        ('{"summary": "A mine"}', '{"summary": "A mine"}'),  # running text is what was asked for
+        ('{"summary": "A mine"}', '{"summary": "A mine"}'),  # the reply's form is running text
         ("Run\n```\nmake\n```\nthen\n```\nls\n```", "Run\n```\nmake\n```\nthen\n```\nls\n```"),
     ],
 )
-def test_running_text_is_taken_without_what_is_around_it(text, summary):
+def test_running_text_is_read_without_its_wrapping(text, summary):
     assert parse_reply(text, SUMMARY, "text") == {"summary": summary}
 
 
@@ -193,7 +193,7 @@ ENDS = ["", "<|return|>", "\n"]
 
 @pytest.mark.parametrize("opening", [True, False], ids=["both", "closing"])
 @pytest.mark.parametrize(("start", "end"), TAGS, ids=[start for start, _ in TAGS])
-def test_an_answer_behind_thoughts_counts_and_no_draft_in_them(start, end, opening):
+def test_answer_after_thoughts_counts_and_drafts_do_not(start, end, opening):
     if not opening and start.startswith("Here"):
         pytest.skip("Granite's markers are words, which count together only")
     for thought, place, finish in itertools.product(THOUGHTS, PLACES, ENDS):
@@ -221,7 +221,7 @@ def test_thoughts_that_never_close_are_no_reply(start, end, form):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        # Markers in a value are text, in front of which nothing is cut.
+        # Markers in a value are text; the text before them is kept.
         ('{"a": ["<think>x</think>", "[/THINK]"]}', ["<think>x</think>", "[/THINK]"]),
         ('Here: {"a": ["the tag </think>", "b"]}', ["the tag </think>", "b"]),
         ('<think>{"a": ["c"]}</think>{"a": ["see </think>", "b"]}', ["see </think>", "b"]),
@@ -257,7 +257,7 @@ def test_only_thoughts_are_cut_from_a_reply(text, value):
         '{"Grade": 0, "grade": 4}',
     ],
 )
-def test_several_values_that_differ_are_no_value(text):
+def test_differing_values_are_malformed(text):
     with pytest.raises(MalformedReplyError, match=r"^several_values$"):
         parse_reply(text, GRADE)
 

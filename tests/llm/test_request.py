@@ -37,7 +37,7 @@ def test_changing_any_field_changes_the_key():
     assert len(keys) == 1 + len(changed)
 
 
-def test_equal_requests_share_a_key_whatever_order_the_schema_was_written_in():
+def test_equal_requests_share_a_key_in_any_schema_order():
     turned = ResponseSchema(JUDGE.name, dict(reversed(list(JUDGE.schema.items()))))
     assert request(response=turned).key == request().key
     one, same = Sampling(temperature=1), Sampling(temperature=1.0)
@@ -50,7 +50,7 @@ def test_the_key_is_stable_over_versions():
     assert wanted.key == "8e256aab4d232f8faddfe5e7411cf3cd375d0492f64d3af555c13b1fb29721f2"
 
 
-def test_a_body_holds_what_is_set_and_nothing_else():
+def test_body_has_only_fields_that_are_set():
     plain = Request(model="m", messages=(Message("user", "hi"),), response=PLAIN)
     assert plain.body() == {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     full = replace(
@@ -81,9 +81,9 @@ def test_a_body_holds_what_is_set_and_nothing_else():
         ("text", None),
     ],
 )
-def test_the_schema_is_asked_for_as_the_server_can(reply_format, expected):
+def test_schema_is_sent_in_the_servers_format(reply_format, expected):
     assert request(reply_format=reply_format).body().get("response_format") == expected
 
 
-def test_a_reask_is_never_a_sample_that_someone_else_wants():
+def test_reask_never_equals_another_sample():
     assert request(sample=1).reask().key not in {request(sample=n).key for n in range(5)}

@@ -1,4 +1,4 @@
-"""The server that a job starts: it answers, and nothing of it outlives the job."""
+"""The server that a job starts answers, and none of its processes outlives the job."""
 
 import logging
 import os
@@ -80,7 +80,7 @@ def test_command_line_of_a_pinned_model_on_four_gpus():
     "arguments",
     [["-tp", "2"], ["--tensor_parallel_size=2"], ["--data-parallel-size", "4"], ["-pp=2"]],
 )
-def test_users_way_to_split_the_model_is_kept(arguments):
+def test_users_parallelism_arguments_are_kept(arguments):
     command = vllm_command(MODEL, vllm(*arguments, gpus=4).vllm, 1)
     assert command[-len(arguments) :] == arguments
     assert "--tensor-parallel-size" not in command
@@ -88,7 +88,7 @@ def test_users_way_to_split_the_model_is_kept(arguments):
 
 @pytest.mark.parametrize("argument", ["--port", "--host=0.0.0.0", "--revision", "--api_key"])
 def test_arguments_that_are_not_the_users_are_refused(tmp_path, argument):
-    with pytest.raises(InputError, match=r"hold --\S+: the job or another key .* decides it"):
+    with pytest.raises(InputError, match=r"has --\S+, which is set by the job or another key"):
         process(vllm(argument, "x"), tmp_path / "log")
 
 
@@ -117,12 +117,12 @@ def test_starts_answers_and_leaves_nothing_behind(tmp_path, monkeypatch, caplog)
     assert "vllm: healthy after" in caplog.text
 
 
-def test_a_server_that_ends_at_start_is_reported_with_its_last_words(tmp_path):
+def test_server_that_ends_at_start_is_reported_with_its_output(tmp_path):
     words = "ValueError: max_model_len 8192 is too large"
     with pytest.raises(InputError) as caught:
         ask(vllm("--fake-fail", words), tmp_path, 3)
     assert f"vllm serve {MODEL} ended with status 3" in str(caught.value)
-    assert f"\n  {words}\nAll it printed: " in str(caught.value)
+    assert f"\n  {words}\nFull output: " in str(caught.value)
     (log,) = logs(tmp_path)
     assert str(log) in str(caught.value)
     assert words in log.read_text()
@@ -142,7 +142,7 @@ RuntimeError: Engine core initialization failed. See root cause above.
 """
 
 
-def test_of_a_log_of_several_processes_the_exceptions_are_told_once_each(tmp_path):
+def test_exceptions_in_a_log_are_reported_once(tmp_path):
     (tmp_path / "log").write_text(LOG)
     assert exceptions_in(tmp_path / "log") == [
         "ValueError: no room",
@@ -164,16 +164,16 @@ def test_a_server_that_is_not_healthy_in_time_is_stopped(tmp_path):
     assert not any(is_alive(pid) for pid in started)
 
 
-def test_another_model_than_asked_for_is_refused(tmp_path):
+def test_server_of_another_model_is_refused(tmp_path):
     with (
         process(vllm("--served-model-name", "other"), tmp_path / "log") as server,
-        pytest.raises(InputError, match=rf"asked for model '{MODEL}', .* serves 'other'"),
+        pytest.raises(InputError, match=rf"requested the model '{MODEL}', .* serves 'other'"),
     ):
         server.start()
 
 
 @pytest.mark.parametrize("session", [[], ["--fake-own-session"]])
-def test_what_ignores_sigterm_is_killed(tmp_path, session):
+def test_process_that_ignores_sigterm_is_killed(tmp_path, session):
     settings = vllm("--fake-deaf", "--fake-pids", tmp_path / "pids", *session, stop_s=0.5)
     with process(settings, tmp_path / "log") as server:
         server.start()
@@ -186,7 +186,7 @@ def test_what_ignores_sigterm_is_killed(tmp_path, session):
     assert http_get(f"{url}/models")[0] == 0
 
 
-def test_a_killed_launcher_takes_the_server_along(tmp_path):
+def test_killing_the_launcher_ends_the_server(tmp_path):
     settings = vllm("--fake-deaf", "--fake-pids", tmp_path / "pids")
     with process(settings, tmp_path / "log") as server:
         server.start()
@@ -198,7 +198,7 @@ def test_a_killed_launcher_takes_the_server_along(tmp_path):
     wait_for(lambda: not is_alive(worker))
 
 
-def test_a_port_shared_with_another_jobs_server_of_the_model_ends_the_start(tmp_path, monkeypatch):
+def test_port_shared_with_another_jobs_server_ends_the_start(tmp_path, monkeypatch):
     """Both take it, as vLLM's do, and the other one answers while the own one loads."""
     with process(vllm(revision="old"), tmp_path / "log") as other:
         other.start()
@@ -212,7 +212,7 @@ def test_a_port_shared_with_another_jobs_server_of_the_model_ends_the_start(tmp_
             server.start()
 
 
-def test_a_server_that_dies_while_asked_ends_the_run_at_once(tmp_path):
+def test_server_that_dies_ends_the_run_immediately(tmp_path):
     pid_file = tmp_path / "pids"
     settings = vllm("--fake-die-after", 12, "--fake-pids", pid_file)
     began = time.monotonic()
@@ -260,7 +260,7 @@ def test_sigterm_while_the_server_starts_stops_it(tmp_path):
 
 
 @pytest.mark.parametrize("load_s", [0, 60])
-def test_kill_9_of_the_job_leaves_no_server_and_no_worker(tmp_path, load_s):
+def test_killed_job_leaves_no_server_or_worker(tmp_path, load_s):
     settings = vllm(
         *("--fake-delay-s", 0.05, "--fake-load-s", load_s),
         *("--fake-pids", tmp_path / "pids", "--fake-own-session"),

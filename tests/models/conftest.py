@@ -25,7 +25,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A RoBERTa with 34 position embeddings, of which 32 can be used: its pad token is 1."""
+    """A RoBERTa with 34 position embeddings; with pad token 1, only 32 can be used."""
     folder = tmp_path_factory.mktemp("tiny-roberta")
     config = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 34, "pad_token_id": 1}
     network("RobertaModel", **config).save_pretrained(folder)

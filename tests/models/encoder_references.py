@@ -20,7 +20,7 @@ def inputs_of(encoder, texts, role="document") -> tuple[list[np.ndarray], list[n
 
 
 def vectors_of(encoder, texts, role="document", *, together=True) -> list[np.ndarray]:
-    """Encode texts that have one window each, in one batch or alone."""
+    """Encode texts with one window each, in one batch or one by one."""
     if together:
         return encoder.forward(*inputs_of(encoder, texts, role))
     return [vectors_of(encoder, [text], role)[0] for text in texts]

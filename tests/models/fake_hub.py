@@ -43,7 +43,7 @@ class FakeHub:
     Attributes
     ----------
     gated, broken
-        Repositories that are refused, and those that end in an error 500.
+        Repositories that are refused, and that fail with an error 500.
     asked
         Paths of all requests.
     """
@@ -63,7 +63,7 @@ class FakeHub:
         return commit
 
     def env(self, home: Path) -> dict[str, str]:
-        """Environment of a process that asks this hub, with a cache of its own."""
+        """Environment of a process that uses this hub, with a separate cache."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         return kept | {
             "HF_ENDPOINT": f"http://127.0.0.1:{self.port}",
@@ -76,7 +76,7 @@ class FakeHub:
     def download(
         self, home: Path, folder: Path, calls: Sequence[Mapping[str, object]], **env: str
     ) -> list[dict[str, str]]:
-        """Download in a process of its own: for each call the manifest's name, or the error."""
+        """Download in a separate process; return each call's manifest name, or the error."""
         given = [{"revision": None} | dict(call) for call in calls]
         done = subprocess.run(
             [sys.executable, "-c", DRIVER, str(folder), json.dumps(given)],

@@ -15,13 +15,13 @@ def test_unknown_embedded_checkpoint_lists_the_supported_ones():
         resolve_checkpoint("embedded:other")
 
 
-def test_embedded_checkpoint_without_its_package_is_a_missing_extra_and_no_bad_name(monkeypatch):
-    monkeypatch.setitem(checkpoints.EMBEDDED, "all-MiniLM-L6-v2", "no_such_package_here")
+def test_missing_package_of_embedded_checkpoint_is_reported_as_missing(monkeypatch):
+    monkeypatch.setitem(checkpoints.EMBEDDED_PACKAGES, "all-MiniLM-L6-v2", "no_such_package_here")
     with pytest.raises(ModuleNotFoundError, match="no_such_package_here"):
         resolve_checkpoint("embedded:all-MiniLM-L6-v2")
 
 
-def test_a_library_that_is_not_installed_is_no_fault_of_the_checkpoint(monkeypatch):
+def test_missing_library_is_not_reported_as_a_bad_checkpoint(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     entry = SimpleNamespace(checkpoint="some/checkpoint", revision=None)
     with pytest.raises(ModuleNotFoundError) as raised, loading(entry):
@@ -36,7 +36,7 @@ def test_path_that_does_not_exist_is_refused(name, tmp_path, monkeypatch):
         resolve_checkpoint(name)
 
 
-def test_identity_changes_with_what_decides_the_vectors(tiny_bert, tmp_path):
+def test_identity_changes_with_files_that_decide_vectors(tiny_bert, tmp_path):
     copy = shutil.copytree(tiny_bert, tmp_path / "copy")
     (copy / "README.md").write_text("words")
     found = [checkpoint_identity(str(copy), None)]

@@ -34,7 +34,7 @@ def load(folder, monkeypatch, engine: str = "auto", dtype: str = "float32", **fi
 
 
 @pytest.mark.parametrize("checkpoint", ["tiny_bert", "tiny_roberta", "tiny_gpt2"])
-def test_vectors_are_those_of_torch(checkpoint, engines, request, monkeypatch):
+def test_compiled_vectors_equal_torchs(checkpoint, engines, request, monkeypatch):
     folder = request.getfixturevalue(checkpoint)
     ours, torchs = load(folder, monkeypatch), load(folder, monkeypatch, "torch")
     assert ours.compiled is not None
@@ -56,9 +56,7 @@ def test_gradients_come_from_torch(tiny_bert, engines, monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
-def test_a_network_is_converted_once_and_anew_where_what_was_kept_is_damaged(
-    tiny_bert, engines, monkeypatch
-):
+def test_damaged_cache_of_a_network_is_rebuilt(tiny_bert, engines, monkeypatch):
     convert, made = compiled._converted, []
     monkeypatch.setattr(compiled, "_converted", lambda *asked: made.append(None) or convert(*asked))
     for _ in range(2):
@@ -66,7 +64,7 @@ def test_a_network_is_converted_once_and_anew_where_what_was_kept_is_damaged(
     assert len(made) == 1
     (kept,) = engines.iterdir()  # nothing half-written beside it
     (kept / "model.xml").write_text("<half", encoding="utf-8")
-    for _ in range(2):  # the second one finds what the first has put in its place
+    for _ in range(2):  # the second one finds the first one's file
         assert load(tiny_bert, monkeypatch).compiled is not None
     assert len(made) == 2
     (kept / "model.xml").unlink()  # a removal that was killed
@@ -93,12 +91,12 @@ def test_a_network_that_openvino_cannot_run_is_tried_once(tiny_bert, engines, mo
     assert again == f"{first} ({kept / 'torch.txt'})"
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tiny_bert, engines, monkeypatch):
+def test_unwritable_cache_is_ignored(tiny_bert, engines, monkeypatch):
     engines.parent.parent.joinpath("psibench").write_text("a file where the folder would be")
     assert load(tiny_bert, monkeypatch).compiled is not None
 
 
-def test_a_job_without_the_memory_for_it_says_nothing_of_the_next(tiny_bert, engines, monkeypatch):
+def test_lack_of_memory_is_not_recorded_for_later_jobs(tiny_bert, engines, monkeypatch):
     convert = compiled._converted
     monkeypatch.setattr(compiled, "_converted", lambda *_: (_ for _ in ()).throw(MemoryError("no")))
     assert load(tiny_bert, monkeypatch).compiled is None
@@ -108,7 +106,7 @@ def test_a_job_without_the_memory_for_it_says_nothing_of_the_next(tiny_bert, eng
 
 
 @pytest.mark.parametrize("spoiled", [0.01, float("nan")])
-def test_an_engine_whose_vectors_differ_is_not_taken(
+def test_engine_with_different_vectors_is_not_used(
     spoiled, tiny_bert, engines, monkeypatch, caplog
 ):
     caplog.set_level(logging.INFO, logger="psibench")
@@ -124,9 +122,7 @@ def test_an_engine_whose_vectors_differ_is_not_taken(
     assert "engine torch: openvino's numbers differ" in caplog.text
 
 
-def test_small_networks_and_formats_that_the_cpu_has_not_are_torchs(
-    tiny_bert, engines, monkeypatch
-):
+def test_torch_runs_small_networks_and_formats_the_cpu_lacks(tiny_bert, engines, monkeypatch):
     assert load(tiny_bert, monkeypatch, dtype="float16").compiled is None
     network = load(tiny_bert, monkeypatch, "torch").model.transformer
     used = [weight.numel() for name, weight in network.named_parameters() if "word_" not in name]
@@ -142,14 +138,14 @@ def test_without_openvino_torch_encodes(tiny_bert, engines, monkeypatch, caplog)
     assert "openvino, faster on a CPU, is not installed" in caplog.text
 
 
-def test_an_engine_that_is_none_is_refused(tiny_bert, engines, monkeypatch):
+def test_unknown_engine_is_refused(tiny_bert, engines, monkeypatch):
     with pytest.raises(InputError, match="PSIBENCH_ENGINE is 'onnx'; allowed: auto, torch"):
         load(tiny_bert, monkeypatch, "onnx")
 
 
-def test_a_signal_is_handled_when_a_compiled_encoder_is_gone(tiny_bert, engines, monkeypatch):
+def test_signals_are_handled_after_a_compiled_encoder_was_deleted(tiny_bert, engines, monkeypatch):
     encoder = None
-    for _ in range(2):  # the second one comes from what is kept, beside the first
+    for _ in range(2):  # the second one comes from the cache
         encoder = load(tiny_bert, monkeypatch)
         vectors_of(encoder, TEXTS)
     del encoder
@@ -163,10 +159,10 @@ def test_a_signal_is_handled_when_a_compiled_encoder_is_gone(tiny_bert, engines,
 @pytest.mark.parametrize(
     "network",
     [
-        "Gemma3Config",  # said of its text part
+        "Gemma3Config",  # in the config of its text model
         "LongformerConfig",
         "BigBirdConfig",
     ],
 )
-def test_networks_that_see_parts_of_a_text_are_known_by_their_config(network):
+def test_windowed_attention_is_detected_from_the_config(network):
     assert compiled._attends_in_parts(getattr(transformers, network)())

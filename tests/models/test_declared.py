@@ -63,13 +63,13 @@ def check(tmp_path: Path, capsys):
 
 
 def warnings_of(entry: dict, folder: Path, caplog) -> list[str]:
-    """Load the entry; return what is said of it."""
+    """Load the entry; return the warnings."""
     with caplog.at_level(logging.WARNING, logger="psibench"):
         load_encoder(parse_model(entry | {"checkpoint": str(folder)}), device="cpu")
     return [record.getMessage() for record in caplog.records if record.name == "psibench"]
 
 
-def test_the_shipped_minilm_agrees_with_its_checkpoint_and_the_longer_one_does_not(capsys):
+def test_only_the_longer_minilm_entry_departs_from_its_checkpoint(capsys):
     names = ["minilm-first-128", "minilm-maxp", "all-minilm-l6-v2-512"]
     with pytest.raises(SystemExit) as stopped:
         main(["models", "--check", *names])
@@ -84,9 +84,7 @@ def test_the_shipped_minilm_agrees_with_its_checkpoint_and_the_longer_one_does_n
     ]
 
 
-def test_an_entry_that_says_what_its_checkpoint_says_agrees_and_warns_of_nothing(
-    save, check, caplog
-):
+def test_matching_entry_agrees_without_a_warning(save, check, caplog):
     folder = save()
     keys = "query_prompt, document_prompt, pooling, max_tokens"
     assert check(RIGHT, folder) == (0, [f"mine: agrees with its checkpoint: {keys}; 32 dimensions"])
@@ -106,15 +104,13 @@ def test_an_entry_that_says_what_its_checkpoint_says_agrees_and_warns_of_nothing
     ],
     ids=str,
 )
-def test_an_entry_made_wrong_is_told_with_both_values_and_warned_of_at_load(
-    save, check, caplog, change, line
-):
+def test_departing_entry_is_reported_with_both_values(save, check, caplog, change, line):
     folder = save()
     code, (first, *rest) = check(RIGHT | change, folder)
     assert (code, rest) == (1, [f"  {line}"])
     assert first.startswith("mine: differs in 1 of 4 compared (")
     (warning,) = warnings_of(RIGHT | change, folder, caplog)
-    assert warning == f"checkpoint '{folder}': {line}: the entry's is used"
+    assert warning == f"checkpoint '{folder}': {line}; the entry's value is used"
 
 
 @pytest.mark.parametrize(
@@ -128,7 +124,7 @@ def test_an_entry_made_wrong_is_told_with_both_values_and_warned_of_at_load(
     ],
     ids=str,
 )
-def test_prompts_are_found_by_role_by_default_or_by_task(save, check, uses, prompt, code):
+def test_prompts_are_selected_by_role_by_default_or_by_task(save, check, uses, prompt, code):
     entry = RIGHT | {"query_prompt": prompt, "document_prompt": "p: "}
     assert check(entry, save(uses))[0] == code
 
@@ -142,9 +138,7 @@ def test_prompts_are_found_by_role_by_default_or_by_task(save, check, uses, prom
         ("[CLS] $A", "", True, 1),
     ],
 )
-def test_a_model_pooled_at_its_end_needs_a_token_there(
-    tmp_path, save, check, template, append, adds, code
-):
+def test_last_token_pooling_needs_an_end_token(tmp_path, save, check, template, append, adds, code):
     folder = save(pooling="mean" if adds else "lasttoken")
     save_tokenizer(folder, vocabulary=DECODER_VOCABULARY, template=template)
     names = {"eos_token": "<|endoftext|>", "add_eos_token": adds}
@@ -161,7 +155,7 @@ def test_a_model_pooled_at_its_end_needs_a_token_there(
     "sources",
     [["config.json"], ["tokenizer_config.json"], ["config.json", "tokenizer_config.json"]],
 )
-def test_limits_are_those_beside_the_transformer(save, check, sources):
+def test_limits_are_read_next_to_the_transformer(save, check, sources):
     folder = save()
     (folder / "sentence_bert_config.json").unlink()
     inner = folder / "0_Transformer"
@@ -191,7 +185,7 @@ def test_limits_are_those_beside_the_transformer(save, check, sources):
         ("maxsim", "maxsim", False, 0),
     ],
 )
-def test_a_similarity_other_than_the_checkpoint_s_is_told(
+def test_similarity_that_differs_from_the_checkpoint_is_reported(
     tmp_path, check, declared, scoring, normalized, code
 ):
     folder = save_bert(tmp_path)
@@ -208,14 +202,14 @@ def test_a_similarity_other_than_the_checkpoint_s_is_told(
 @pytest.mark.parametrize(
     ("given", "code", "size"), [({}, 0, "8 of 32"), ({"dimensions": 16}, 1, "16 of 32")]
 )
-def test_check_says_how_many_dimensions_are_kept(save, check, given, code, size):
+def test_check_reports_cut_dimensions(save, check, given, code, size):
     found, (first, *rest) = check(RIGHT | given, save(USES | {"truncate_dim": 8}))
     assert (found, f"; {size} dimensions" in first) == (code, True)
     line = "  dimensions: the entry has 16, config_sentence_transformers.json 8"
     assert rest == [line] * code
 
 
-def test_backends_without_such_files_have_nothing_to_compare(check, capsys):
+def test_other_backends_are_not_compared(check, capsys):
     assert check({"backend": "bm25s"}) == (
         0,
         ["mine: nothing to compare with, of the backend bm25s"],
@@ -224,7 +218,7 @@ def test_backends_without_such_files_have_nothing_to_compare(check, capsys):
     assert "psibench models --check ID" in capsys.readouterr().err
 
 
-def test_of_a_hub_checkpoint_the_files_that_declare_are_fetched_and_no_weights(save, tmp_path):
+def test_settings_of_a_hub_checkpoint_are_downloaded_without_weights(save, tmp_path):
     folder = save()
     files = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
     config = tmp_path / "hub.yaml"
@@ -255,7 +249,7 @@ OWN = {"backend": "sentence-transformers", "pooling": "mean", "max_tokens": 32}
     ],
     ids=str,
 )
-def test_a_prompt_that_an_entry_leaves_out_is_the_checkpoint_s(save, given, found):
+def test_omitted_prompt_is_taken_from_the_checkpoint(save, given, found):
     entry = OWN | {"checkpoint": str(save())} | given
     encoder = load_encoder(parse_model(entry), device="cpu")
     assert (encoder.salt("query"), encoder.salt("document")) == found
@@ -272,7 +266,7 @@ def corpus(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     ("command", "found"), [(["probe", "insertion"], "64"), (["audit"], float("nan"))]
 )
-def test_positions_that_are_no_number_of_tokens_are_refused(save, corpus, capsys, command, found):
+def test_invalid_number_of_positions_is_refused(save, corpus, capsys, command, found):
     folder = save()
     (folder / "sentence_bert_config.json").unlink()
     path = folder / "config.json"

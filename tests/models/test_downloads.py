@@ -66,12 +66,12 @@ def test_a_downloaded_checkpoint_loads_when_the_hub_is_gone(
     assert encoder.identity == f"owner/tiny@{commit}"
 
 
-def test_what_cannot_be_downloaded_is_said_in_plain_words(hub, tmp_path, folder):
+def test_failed_downloads_are_explained(hub, tmp_path, folder):
     expected = {
         "owner/none": "no such repository owner/name, or a private one",
         "owner/tiny": "'owner/tiny', revision 'v9': no such commit, branch or tag",
         "owner/gated": "gated. Accept its conditions on 127.0.0.1/owner/gated, and log in",
-        "owner/pictures": "none of its files is one that is read",
+        "owner/pictures": "found no file that psibench reads",
         "not a name": "no such repository owner/name, or a private one",
         "owner/broken": "'owner/broken', revision 'main': the hub does not answer",
     }
@@ -83,7 +83,7 @@ def test_what_cannot_be_downloaded_is_said_in_plain_words(hub, tmp_path, folder)
     assert not folder.exists()
 
 
-def test_without_network_the_cache_is_taken_and_a_lack_is_said(hub, tmp_path, folder):
+def test_without_network_the_cache_is_used_if_complete(hub, tmp_path, folder):
     home = tmp_path / "hf"
     call = {"repo": "owner/tiny"}
     hub.download(home, folder, [call])
@@ -96,7 +96,7 @@ def test_without_network_the_cache_is_taken_and_a_lack_is_said(hub, tmp_path, fo
     assert (folder / "owner--tiny@main.json").read_bytes() == first
     assert "'owner/gated', revision 'main': the hub does not answer" in lacking["error"]
     (offline,) = hub.download(home, folder, [{"repo": "owner/gated"}], HF_HUB_OFFLINE="1")
-    assert "HF_HUB_OFFLINE has to be unset" in offline["error"]
+    assert "HF_HUB_OFFLINE must be unset" in offline["error"]
     assert len(hub.asked) == n_before
 
 
@@ -130,7 +130,7 @@ def test_a_moved_branch_is_another_checkpoint(tmp_path, folder):
     assert (old / "model.safetensors").read_bytes() == b"one"
 
 
-def test_a_cleaned_cache_is_noticed(tmp_path, folder):
+def test_deleted_download_is_reported(tmp_path, folder):
     (tmp_path / "model.safetensors").write_bytes(b"123")
     (tmp_path / "config.json").write_text("{}")
     files = {"config.json": 2, "model.safetensors": 5}
@@ -147,10 +147,10 @@ WEIGHTS = [
      ["2_Dense/pytorch_model.bin", "model.safetensors"]),
     (["config.json", "openvino/openvino_model.bin", "optimizer.pt"], ["config.json"]),
 ]  # fmt: skip
-"""Files of a repository, and those of them that are downloaded."""
+"""Files of a repository, and the downloaded ones."""
 
 
-def test_weights_come_once_and_others_not_at_all(tmp_path, folder):
+def test_duplicate_weights_are_not_downloaded(tmp_path, folder):
     repositories = [f"owner/name{number}" for number in range(len(WEIGHTS))]
     with running(FakeHub()) as hub:
         for repo, (names, _) in zip(repositories, WEIGHTS, strict=True):
@@ -160,7 +160,7 @@ def test_weights_come_once_and_others_not_at_all(tmp_path, folder):
     assert found == [wanted for _, wanted in WEIGHTS]
 
 
-def test_a_download_that_was_cut_off_is_not_taken_for_whole(tmp_path, folder):
+def test_interrupted_download_is_not_used(tmp_path, folder):
     home, weights = tmp_path / "hf", {"config.json": b"{}", "model.safetensors": b"one"}
     with running(FakeHub()) as hub:
         commit = hub.push("owner/name", "one", weights)

@@ -56,7 +56,7 @@ def _no_long_waits(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "nw/tokenizer.json"])
-def test_a_tokenizer_json_by_itself_reads_as_its_folder(tmp_path, monkeypatch, name):
+def test_tokenizer_json_equals_its_folder(tmp_path, monkeypatch, name):
     folder = (tmp_path / name).parent
     folder.mkdir(exist_ok=True)
     save_tokenizer(folder)
@@ -149,13 +149,13 @@ def test_vectors_come_in_the_order_of_their_index():
     ],
     ids=str,
 )
-def test_vectors_that_are_none_are_refused(vectors):
+def test_invalid_vectors_are_refused(vectors):
     data = {"data": [{"embedding": vector} for vector in vectors]}
     with pytest.raises(TryFailedError, match="bad_vectors: expected 2 lists of as many finite"):
         read_vectors(data, entry_of(), n_texts=2)
 
 
-def test_a_path_is_followed_through_keys_places_and_every_item():
+def test_path_follows_keys_indices_and_all_items():
     data = {"a": [{"b": [1, 2]}, {"b": [3]}], "n": {"tokens": 7}}
     assert values_at(data, "a.*.b.*") == [1, 2, 3]
     assert values_at(data, "a.1.b") == [[3]]
@@ -169,16 +169,16 @@ def test_a_path_is_followed_through_keys_places_and_every_item():
 
 
 @pytest.mark.parametrize("counted", [-1, 0, 10**9 + 1, "many", None])
-def test_token_counts_that_no_answer_has_are_not_believed(counted):
+def test_implausible_token_counts_are_ignored(counted):
     assert read_tokens({"usage": {"total_tokens": counted}}, entry_of()) is None
 
 
 @pytest.mark.parametrize("counted", [1, 10**9])
-def test_token_counts_that_an_answer_can_have_are_believed(counted):
+def test_plausible_token_counts_are_used(counted):
     assert read_tokens({"usage": {"total_tokens": counted}}, entry_of()) == counted
 
 
-def test_requests_keep_both_limits_and_a_long_text_goes_alone():
+def test_requests_keep_both_limits_and_long_texts_are_separate():
     # 5 + 4 fit into 10; 20 does not fit at all; then at most three texts.
     parts = list(pack([5, 4, 20, 1, 1, 1, 1], texts_per_request=3, tokens_per_request=10))
     assert parts == [range(0, 2), range(2, 3), range(3, 6), range(6, 7)]
@@ -214,7 +214,7 @@ def save_byte_tokenizer(folder):
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
 
 
-def test_no_text_is_sent_that_has_more_tokens_than_the_model_reads(tmp_path):
+def test_no_text_longer_than_the_model_reads_is_sent(tmp_path):
     save_byte_tokenizer(tmp_path)
     texts = load_api_texts(entry_of(tokenizer=str(tmp_path), max_tokens=10), model="m")
     # Ten tokens end inside the third character of four bytes: two characters may be sent.
@@ -225,7 +225,7 @@ def test_no_text_is_sent_that_has_more_tokens_than_the_model_reads(tmp_path):
     assert texts.sent(ends, items[2], "document") == "01234567"
 
 
-def test_the_fingerprint_tells_models_and_cuts_apart_not_hosts_and_prices(tmp_path):
+def test_fingerprint_depends_on_model_and_cuts_not_on_price(tmp_path):
     entry = entry_of(**VOYAGE)
     elsewhere = {"url": "https://elsewhere.example/v1/embeddings", "key_env": None}
     same = entry_of(**VOYAGE, **elsewhere, price=2.0, concurrency=9, texts_per_request=3)
@@ -247,11 +247,11 @@ def test_the_fingerprint_tells_models_and_cuts_apart_not_hosts_and_prices(tmp_pa
     assert texts.fingerprint == first  # prompts are in the salt
     bare = load_api_texts(entry, model="m")
     salts = {texts.salt("query"), bare.salt("query"), bare.salt("document"), ""}
-    assert len(salts) == 4  # equal texts of two roles are two, by their fields alone, too
+    assert len(salts) == 4  # equal texts of two roles differ, even if only fields differ
     assert texts.salt("document") == bare.salt("document")
 
 
-def test_a_tokenizers_identity_is_its_content_not_how_it_was_called(tmp_path):
+def test_tokenizer_identity_depends_on_content_not_name(tmp_path):
     save_tokenizer(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     first = tokenizer_identity(tokenizer, name="t")
@@ -264,14 +264,14 @@ def test_a_tokenizers_identity_is_its_content_not_how_it_was_called(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["500", "429:0.05", "reset", "truncated", "wrong_count"])
-def test_what_may_pass_is_asked_again_and_counted(fault):
+def test_temporary_failures_are_retried_and_counted(fault):
     with EmbeddingServer(EmbeddingStandIn([fault])) as server:
         entry = entry_of(url=server.url("openai"), concurrency=1)
         found, spent = ask(entry, [request(1), request(2)])
     np.testing.assert_allclose(found["word1 text0"], unit("word1 text0"), atol=1e-7)
     assert len(found) == 2
-    # Two words each. What failed is free, or counts as the service said (2), or at our count (10)
-    # where it said nothing and may yet have done the work.
+    # Two words each. Failures are free, or cost the service's count (2), or our count (10) if it
+    # reported none but may have done the work.
     lost = {"truncated": 10, "wrong_count": 2}.get(fault, 0)
     assert spent == pytest.approx(4 + lost)
 
@@ -283,7 +283,7 @@ def test_what_may_pass_is_asked_again_and_counted(fault):
         ("nan", 8, "bad_vectors: expected 1 lists of as many finite", 3),  # each may be paid for
     ],
 )
-def test_tries_are_counted_and_then_given_up(fault, max_attempts, said, n_asked):
+def test_number_of_tries_is_limited(fault, max_attempts, said, n_asked):
     with EmbeddingServer(EmbeddingStandIn([fault] * 9)) as server:
         entry = entry_of(url=server.url("openai"), max_attempts=max_attempts)
         with pytest.raises(InputError, match=said):
@@ -291,7 +291,7 @@ def test_tries_are_counted_and_then_given_up(fault, max_attempts, said, n_asked)
     assert len(server.stand_in.asked) == n_asked
 
 
-def test_a_refusal_is_told_in_the_services_words_at_once():
+def test_refusal_is_reported_immediately_with_the_services_text():
     fields = COHERE | {"document_fields": COHERE["document_fields"] | {"no_such_field": 1}}
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url("cohere"), **fields)
@@ -303,7 +303,7 @@ def test_a_refusal_is_told_in_the_services_words_at_once():
     assert len(server.stand_in.asked) <= entry.concurrency
 
 
-def test_a_request_too_large_for_the_service_names_the_keys_to_lower():
+def test_too_large_request_names_the_keys_to_lower():
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url("cohere"), **COHERE)
         texts = [f"word{n}" for n in range(97)]
@@ -315,21 +315,21 @@ def test_a_request_too_large_for_the_service_names_the_keys_to_lower():
             ask(entry, [texts])
 
 
-def test_a_wrong_key_is_told_and_never_shown(monkeypatch):
+def test_wrong_key_is_reported_but_not_shown(monkeypatch):
     with EmbeddingServer(EmbeddingStandIn(key="another")) as server:
         entry = entry_of(url=server.url("openai"))
         with pytest.raises(InputError) as caught:
             ask(entry, [request(1)])
         said = str(caught.value)
         assert "http_401" in said
-        assert "the key is that of key_env EMBEDDING_KEY" in said
+        assert "the API key is in the variable EMBEDDING_KEY" in said
         assert "pa-0123" not in said  # no part of the key
         monkeypatch.delenv("EMBEDDING_KEY")
         with pytest.raises(InputError, match=r"environment variable EMBEDDING_KEY .*'m'.* not set"):
             ask(entry, [request(1)])
 
 
-def test_vectors_elsewhere_end_the_asking():
+def test_wrong_vectors_path_ends_the_run():
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url("openai"), concurrency=1, vectors_path="vectors.*")
         with pytest.raises(InputError, match=r"nothing at vectors.*it has object, model, data"):

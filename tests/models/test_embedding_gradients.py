@@ -20,7 +20,7 @@ def directions(n: int) -> np.ndarray:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def test_of_a_random_transformer_they_match_finite_differences(encoder):
+def test_gradients_match_finite_differences(encoder):
     encoder.model.transformer.double()
     windows, content = inputs_of(encoder, TEXTS[:1])
     aims = directions(1)
@@ -44,7 +44,7 @@ def test_of_a_random_transformer_they_match_finite_differences(encoder):
     assert np.abs(found).max() > 1e-2  # large against the tolerance
 
 
-def test_they_do_not_depend_on_the_batch(encoder):
+def test_gradients_do_not_depend_on_the_batch(encoder):
     windows, content = inputs_of(encoder, TEXTS)
     aims = directions(3)
     together = encoder.embedding_gradients(windows, content, aims)

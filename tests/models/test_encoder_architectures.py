@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel
 from psibench.errors import InputError
 
 
-def test_projection_takes_another_dense_layer_than_modules_json_names(tmp_path, load_tiny):
+def test_projection_selects_another_dense_layer(tmp_path, load_tiny):
     folder = save_new_type_gte(tmp_path / "m", prefix="", pooling="mean")
     weights = {name: save_dense(folder / name, 32, 16) for name in ("2_Dense", "2_Dense_16")}
     modules = json.loads((folder / "modules.json").read_text())
@@ -52,7 +52,7 @@ def test_bidirectional_decoders_equal_an_explicit_full_mask(tmp_path, load_tiny,
         np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
-def test_a_decoder_of_transformers_gives_the_vectors_of_sentence_transformers(tmp_path, load_tiny):
+def test_decoder_vectors_equal_sentence_transformers(tmp_path, load_tiny):
     """Causal ones need no mask for padding behind a text."""
     encoder = load_tiny(save_qwen3_embedding(tmp_path / "m"))
     assert not encoder.model.needs_mask
@@ -62,7 +62,7 @@ def test_a_decoder_of_transformers_gives_the_vectors_of_sentence_transformers(tm
     )
 
 
-def test_a_port_takes_a_tokenizer_that_is_stored_as_a_list_of_words(tmp_path, load_tiny):
+def test_port_reads_a_tokenizer_stored_as_a_word_list(tmp_path, load_tiny):
     folder = save_new_type_gte(tmp_path / "m")
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY))

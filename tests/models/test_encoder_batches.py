@@ -77,14 +77,18 @@ def test_appended_tokens_are_at_the_very_end_and_inside_max_tokens(load_kind, fi
             assert without.visible_char_end == min(len(text), 31 * 3 - 1)
 
 
-def test_tokens_that_the_tokenizer_appends_itself_are_not_doubled(load_kind):
+def test_tokens_appended_by_the_tokenizer_are_not_doubled(load_kind):
     encoder = load_kind("qwen3", append="<|endoftext|>")
     (item,) = encoder.tokenize(["w1"], "document")
     assert item.windows[0].tolist() == [5, 66]
 
 
 @pytest.mark.parametrize(
-    ("append", "message"), [("w1", "not made of special tokens"), ("<eos>" * 40, "no place")]
+    ("append", "message"),
+    [
+        ("w1", "must consist of the tokenizer's special tokens"),
+        ("<eos>" * 40, "leaves none of the"),
+    ],
 )
 def test_tokens_that_cannot_be_appended_are_refused(load_kind, append, message):
     with pytest.raises(InputError, match=message):
@@ -92,7 +96,7 @@ def test_tokens_that_cannot_be_appended_are_refused(load_kind, append, message):
 
 
 @pytest.mark.parametrize("kind", ["bert", "nv-embed", "jina-v4", "qwen3"])
-def test_weights_are_loaded_in_the_format_asked_for_and_angles_in_float32(load_kind, kind):
+def test_weights_have_the_requested_format_and_angles_float32(load_kind, kind):
     """As on a GPU, where no autocast is needed then."""
     encoder = load_kind(kind)
     folder = checkpoint_folder(encoder.entry)

@@ -40,7 +40,7 @@ def theirs(bge_m3):
     return BGEM3FlagModel(str(bge_m3), use_fp16=False, devices="cpu")
 
 
-def test_multi_vectors_and_their_scores_are_those_of_flag_embedding(load, theirs):
+def test_multi_vectors_and_scores_equal_flag_embedding(load, theirs):
     encoder = load(query_prompt="w7 w8 ")
     assert encoder.entry.scores_by == "mean-maxsim"
     made = [vectors_of(encoder, QUERIES, role="query"), vectors_of(encoder, TEXTS)]
@@ -70,7 +70,7 @@ def test_fingerprint_changes_with_the_number_format_and_the_head(load, bge_m3, t
     assert same.fingerprint == load().fingerprint
 
 
-def test_a_reduced_format_changes_vectors_a_little_and_the_head_computes_in_float32(load):
+def test_reduced_format_changes_vectors_slightly(load):
     exact, reduced = (
         vectors_of(load(dtype=dtype), ["w1 w2 w3 w4"])[0] for dtype in ("float32", "bfloat16")
     )

@@ -90,10 +90,10 @@ SAID = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("damage", [missing, left_over, another_shape])
-def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
+def test_weights_that_do_not_fit_the_network_are_refused(tmp_path, case, damage):
     save, name, fields = CASES[case]
     folder = save(tmp_path)
-    load(folder, fields)  # whole as it is
+    load(folder, fields)  # undamaged
     change_weights(folder, lambda state: damage(state, name))
     with pytest.raises(InputError) as refused:
         load(folder, fields)
@@ -109,7 +109,7 @@ def test_weights_that_are_not_the_network_s_are_refused(tmp_path, case, damage):
         ("num_attention_heads", None), ("architectures", -1), ("dtype", []), ("vocab_size", 0),
     ],
 )  # fmt: skip
-def test_a_wrong_field_of_config_json_is_no_traceback(tmp_path, field, value):
+def test_wrong_field_of_config_json_is_an_input_error(tmp_path, field, value):
     folder = save_bert(tmp_path)
     change_json(folder / "config.json", **{field: value})
     with pytest.raises(InputError, match=str(folder)):
@@ -130,7 +130,7 @@ def remove_tokenizer(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("remove", "said"), [(remove_words, r": its tokenizer has \d+ words"), (remove_tokenizer, "")]
+    ("remove", "said"), [(remove_words, r": the tokenizer has \d+ words"), (remove_tokenizer, "")]
 )
 @pytest.mark.parametrize("case", CASES)
 def test_a_tokenizer_without_most_of_its_words_is_refused(tmp_path, case, remove, said):
@@ -141,10 +141,10 @@ def test_a_tokenizer_without_most_of_its_words_is_refused(tmp_path, case, remove
         load(folder, fields)
 
 
-def test_no_tokens_are_counted_by_a_folder_without_a_tokenizer(tmp_path):
+def test_folder_without_a_tokenizer_is_refused_for_counting(tmp_path):
     folder = save_bert(tmp_path)
     token_counter(str(folder))
     remove_tokenizer(folder)
-    # transformers would make one of special tokens alone, to which every word is unknown.
-    with pytest.raises(InputError, match=rf"{folder}: its tokenizer has 5 words"):
+    # transformers would make one of special tokens, which reads every word as unknown.
+    with pytest.raises(InputError, match=rf"{folder}: the tokenizer has 5 words"):
         token_counter(str(folder))

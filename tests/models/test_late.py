@@ -54,7 +54,7 @@ def test_a_document_is_marked_and_its_punctuation_has_no_vectors(load):
 
 
 @pytest.mark.parametrize("role", ["query", "document"])
-def test_jina_s_layout_gives_the_vectors_of_its_twin(load, tmp_path, role):
+def test_jina_layout_gives_the_same_vectors(load, tmp_path, role):
     twin = save_jina_colbert(tmp_path)
     encoder = load(tmp_path, max_tokens=64, **JINA)
     linear = load_file(tmp_path / "model.safetensors")["linear.weight"]
@@ -67,7 +67,7 @@ def test_jina_s_layout_gives_the_vectors_of_its_twin(load, tmp_path, role):
         np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def test_rotary_checkpoint_is_marked_with_its_own_tokens(load, jina):
+def test_rotary_checkpoint_uses_its_marker_tokens(load, jina):
     encoder = load(jina, query_tokens=8, **JINA)
     # <s> 0, <pad> 1, </s> 2, <unk> 3, <mask> 4, the markers 5 and 6, w0 7
     assert encoder.tokenize(["w0"], "query")[0].windows[0].tolist() == [0, 5, 7, 2, 4, 4, 4, 4]
@@ -104,7 +104,7 @@ def any_layout(request, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("role", ["query", "document"])
-def test_vectors_are_those_of_sentence_transformers(load, any_layout, role):
+def test_vectors_equal_sentence_transformers(load, any_layout, role):
     theirs = MultiVectorEncoder(str(any_layout), device="cpu")
     theirs[0].document_length = 32
     encode = theirs.encode_query if role == "query" else theirs.encode_document
@@ -130,7 +130,7 @@ ROTARY = (save_jina_colbert, JINA, "config.json")
          r"activation_function 'mine\.Own'; supported: classes of"),
     ],
 )  # fmt: skip
-def test_what_files_ask_for_and_is_not_done_is_refused(
+def test_unsupported_settings_in_files_are_refused(
     load, tmp_path, save, fields, name, changed, said
 ):
     save(tmp_path)
@@ -145,14 +145,14 @@ def test_more_tokens_than_positions_are_refused(load, fields):
         load(**fields)
 
 
-def test_fingerprint_changes_with_what_decides_the_vectors(load):
+def test_fingerprint_changes_with_settings_that_decide_vectors(load):
     changed = ({"max_tokens": 16}, {"query_tokens": 16}, {"dtype": "bfloat16"})
     found = [load(**fields).fingerprint for fields in ({}, *changed)]
     assert len(set(found)) == 4
     assert load(description="other", query_prompt="w1 ").fingerprint == found[0]
 
 
-def test_the_salt_tells_a_query_from_a_document_of_the_same_text(load):
+def test_salt_differs_between_query_and_document(load):
     encoder = load(query_prompt="q: ")
     assert encoder.salt("query") == "q: \0query"
     assert encoder.salt("document") == "\0document"

@@ -56,15 +56,15 @@ def nv_reference(folder, ids: torch.Tensor, n_prompt: int) -> np.ndarray:
     return unit((fed + hidden)[n_prompt:].mean(dim=0))
 
 
-# Query, w9 and ":" are three tokens; "<s>" in front of them is the first of those left out.
+# Query, w9 and ":" are three tokens; "<s>" before them is excluded first.
 @pytest.mark.parametrize(
     ("pooling", "role", "n_prompt"),
     [("checkpoint", "document", 0), ("checkpoint", "query", 3), ("mean", "query", 0)],
 )
-def test_nv_embed_leaves_as_many_tokens_out_of_the_mean_as_its_prompt_has(
+def test_nv_embed_excludes_the_prompts_tokens_from_the_mean(
     tmp_path, load_tiny, pooling, role, n_prompt
 ):
-    """Not where the entry says that it pools by the mean."""
+    """Except if the entry pools by the mean."""
     folder = save_nv_embed(tmp_path / "m")
     fields = {"append": "</s>", "query_prompt": "Query w9 : ", "architecture": "nv-embed"}
     encoder = load_tiny(folder, pooling=pooling, **fields)
@@ -74,9 +74,7 @@ def test_nv_embed_leaves_as_many_tokens_out_of_the_mean_as_its_prompt_has(
         np.testing.assert_allclose(vector, nv_reference(folder, ids, n_prompt), atol=1e-5)
 
 
-def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer_of_the_text_model(
-    tmp_path, load_tiny
-):
+def test_jina_v4_adds_the_retrieval_adapter_to_every_linear_layer(tmp_path, load_tiny):
     folder = save_jina_v4(tmp_path / "m")
     encoder = load_tiny(folder, architecture="jina-v4")
     config = json.loads((folder / "config.json").read_text())["text_config"]
@@ -112,9 +110,7 @@ V3 = {
 }
 
 
-def test_jina_v3_reads_queries_and_documents_of_a_batch_with_the_adapter_of_each(
-    tmp_path, load_tiny
-):
+def test_jina_v3_selects_the_adapter_for_each_text(tmp_path, load_tiny):
     twins = save_jina_v3(tmp_path)
     encoder = load_tiny(tmp_path, **V3)
     pairs = [(role, text) for text in TEXTS for role in ("query", "document")]
@@ -128,7 +124,7 @@ def test_jina_v3_reads_queries_and_documents_of_a_batch_with_the_adapter_of_each
 
 
 # Of 8 dimensions a head, trained on 16 tokens, the base of 1,000 becomes of L tokens
-# 1,000 x (2 L / 16 - 1)^(8 / 6): of 27, those of the last text, 2.375^(4 / 3) = 3.168692 times it.
+# 1,000 x (2 L / 16 - 1)^(8 / 6); for the last text, L = 27: 2.375^(4 / 3) = 3.168692.
 LONG_NOMIC = {"architecture": "nomic-long", "max_tokens": 48}
 STRETCHED = {7: 1000.0, 16: 1000.0, 27: 3168.692}
 
@@ -166,8 +162,8 @@ REFUSED = [
     (save_jina_v3, CONFIG, {"lora_adaptations": ["retrieval.query"]}, V3, "both need retrieval"),
     (save_jina_v3, CONFIG, {"task_instructions": {}}, V3, "both need retrieval.query and"),
     (save_jina_v3, CONFIG, {"task_instructions": dict.fromkeys(INSTRUCTIONS, "w1")}, V3,
-     "reads both of"),
-    (save_jina_v3, CONFIG, {}, V3 | {"query_prompt": ""}, "needs query_prompt 'Represent the q"),
+     "the same tokens"),
+    (save_jina_v3, CONFIG, {}, V3 | {"query_prompt": ""}, "set query_prompt 'Represent the q"),
     (save_jina_bert, CONFIG, {"position_embedding_type": "absolute"},
      {"architecture": "jina-bert"}, "position_embedding_type 'absolute'; supported: 'alibi'"),
     (save_nomic, CONFIG, {"max_trained_positions": None}, LONG_NOMIC, "without max_trained_posit"),

@@ -57,7 +57,7 @@ def arguments(kind) -> set[str]:
     return set(inspect.signature(kind).parameters)
 
 
-def test_keys_of_the_model_are_those_that_the_library_reads():
+def test_model_keys_equal_the_keys_the_library_reads():
     of_model = [
         (library.BaseModel._load_config_modules, "model_config"),
         (library.BaseModel._parse_model_config, "model_config"),
@@ -69,7 +69,7 @@ def test_keys_of_the_model_are_those_that_the_library_reads():
     assert listed == MODULE_KEYS.keys()
 
 
-def test_keys_of_the_transformer_are_those_that_the_library_reads():
+def test_transformer_keys_equal_the_keys_the_library_reads():
     kind = library_transformer.Transformer
     elsewhere = {"model_name_or_path", "backend"}  # given by the caller, never by the file
     assert arguments(kind.__init__) - elsewhere - {"self"} == TRANSFORMER_KEYS.keys()
@@ -82,7 +82,7 @@ def test_keys_of_the_transformer_are_those_that_the_library_reads():
     assert tuple(dict.fromkeys(one for one in files if "\n" not in one)) == TRANSFORMER_CONFIGS
 
 
-def test_keys_of_modules_behind_are_those_that_the_library_reads():
+def test_module_keys_equal_the_keys_the_library_reads():
     for name, keys in MODULES_BEHIND.items():
         kind = getattr(modules, name)
         given_by_code = {"init_weight", "init_bias"}
@@ -128,7 +128,7 @@ POOLINGS = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lastt
 
 
 @pytest.mark.parametrize("mode", [*POOLINGS, ("max", "weightedmean", "cls")], ids=str)
-def test_each_pooling_gives_the_library_s_vectors(save, load_tiny, mode):
+def test_each_pooling_gives_the_librarys_vectors(save, load_tiny, mode):
     compare(save(modules.Pooling(32, pooling_mode=mode)), load_tiny)
 
 
@@ -147,11 +147,11 @@ TOKENS = {"module_input_name": "token_embeddings"}
     ],
     ids=["no bias", "residual", "of tokens", "unit tokens", "unit between", "no prompt"],
 )
-def test_each_module_gives_the_library_s_vectors(save, load_tiny, rest):
+def test_each_module_gives_the_librarys_vectors(save, load_tiny, rest):
     compare(save(*rest), load_tiny)
 
 
-def test_an_entry_s_pooling_comes_behind_the_modules_of_tokens(save, load_tiny):
+def test_entry_pooling_follows_the_modules_of_tokens(save, load_tiny):
     dense_of_tokens = lambda: dense(32, 12, **TOKENS)  # noqa: E731
     folder = save(dense_of_tokens, modules.Pooling(12))
     found = references.encode(load_tiny(folder, pooling="max"), TEXTS)
@@ -171,7 +171,7 @@ def test_an_entry_s_pooling_comes_behind_the_modules_of_tokens(save, load_tiny):
     ],
     ids=["of texts", "of tokens", "behind pooling", "unit tokens"],
 )
-def test_token_vectors_are_those_of_the_library(save, load_tiny, rest):
+def test_token_vectors_equal_the_librarys(save, load_tiny, rest):
     folder = save(*rest)
     encoder = load_tiny(folder, scoring="maxsim")
     model = SentenceTransformer(str(folder), device="cpu")
@@ -186,7 +186,9 @@ def test_token_vectors_are_those_of_the_library(save, load_tiny, rest):
     [({"scoring": "maxsim"}, True), ({"pooling": "max"}, True), ({}, False)],
     ids=str,
 )
-def test_vectors_that_token_modules_changed_are_stored_anew(save, load_tiny, fields, are_apart):
+def test_vectors_changed_by_token_modules_have_another_fingerprint(
+    save, load_tiny, fields, are_apart
+):
     encoder = load_tiny(save(lambda: dense(32, 12, **TOKENS), modules.Pooling(12)), **fields)
     without = replace(encoder, model=replace(encoder.model, modules=torch.nn.Sequential()))
     assert (encoder.fingerprint != without.fingerprint) == are_apart
@@ -211,7 +213,7 @@ def test_maxsim_refuses_checkpoints_with_other_token_vectors(save, load_tiny, re
         load_tiny(folder, scoring="maxsim")
 
 
-def test_maxsim_refuses_stanford_s_layout(tmp_path, load_tiny):
+def test_maxsim_refuses_stanfords_layout(tmp_path, load_tiny):
     with pytest.raises(InputError, match=r"it is a HF_ColBERT.*`backend: colbert`"):
         load_tiny(save_colbert(tmp_path), scoring="maxsim")
 
@@ -229,7 +231,7 @@ def test_maxsim_refuses_stanford_s_layout(tmp_path, load_tiny):
     ],
     ids=str,
 )
-def test_each_key_of_the_transformer_gives_the_library_s_vectors(
+def test_each_transformer_key_gives_the_librarys_vectors(
     save, load_tiny, caplog, config, max_tokens
 ):
     folder = save(config=config)
@@ -248,11 +250,11 @@ def test_each_key_of_the_transformer_gives_the_library_s_vectors(
     ],
     ids=str,
 )
-def test_each_key_of_the_model_gives_the_library_s_vectors(save, load_tiny, uses):
+def test_each_model_key_gives_the_librarys_vectors(save, load_tiny, uses):
     compare(save(uses=uses), load_tiny)
 
 
-def test_default_prompt_is_before_queries_and_documents_as_in_encode(save, load_tiny):
+def test_default_prompt_applies_to_queries_and_documents(save, load_tiny):
     folder = save(uses={"prompts": {"p": "w7 "}, "default_prompt_name": "p"})
     for role in ("query", "document"):
         found = references.encode(load_tiny(folder), TEXTS[:2], role)
@@ -289,14 +291,12 @@ def test_keys_that_change_how_texts_are_read_are_refused(save, load_tiny, config
 @pytest.mark.parametrize(
     ("change", "refused"),
     [
-        ({"kwargs": ["task"]}, "is told whether a text is a query"),
-        ({"name": "0"}, r"the names of modules are \['0', '0'\]"),
+        ({"kwargs": ["task"]}, "treats queries and documents differently"),
+        ({"name": "0"}, r"the modules are named \['0', '0'\]"),
     ],
     ids=str,
 )
-def test_modules_that_depend_on_the_role_or_share_a_name_are_refused(
-    save, load_tiny, change, refused
-):
+def test_role_dependent_or_duplicate_modules_are_refused(save, load_tiny, change, refused):
     folder = save()
     listed = json.loads((folder / "modules.json").read_text())
     listed[1] |= change
@@ -317,7 +317,7 @@ OF_OTHER_KINDS = {"SpladePooling", "SparseAutoEncoder", "MultiVectorMask", "Rout
 @pytest.mark.parametrize("kind", BEFORE_POOLING)
 def test_modules_that_need_more_than_token_states_are_refused(save, load_tiny, kind):
     folder = save(BEFORE_POOLING[kind], modules.Pooling(12 if kind == "CNN" else 16))
-    with pytest.raises(InputError, match=rf"{kind} behind the transformer is not supported"):
+    with pytest.raises(InputError, match=rf"{kind} after the transformer is not supported"):
         load_tiny(folder)
 
 
@@ -327,7 +327,7 @@ def test_modules_of_another_kind_of_model_are_refused(save, load_tiny, kind):
     listed = json.loads((folder / "modules.json").read_text())
     listed[1]["type"] = f"sentence_transformers.models.{kind}"
     (folder / "modules.json").write_text(json.dumps(listed))
-    with pytest.raises(InputError, match=f"{kind} behind the transformer is not supported"):
+    with pytest.raises(InputError, match=f"{kind} after the transformer is not supported"):
         load_tiny(folder)
 
 
@@ -349,7 +349,7 @@ def test_unmet_requirements_are_refused(save, load_tiny):
         load_tiny(folder)
 
 
-def test_learned_sparse_models_read_the_prompts_that_they_declare(tmp_path):
+def test_learned_sparse_models_use_their_declared_prompts(tmp_path):
     from sentence_transformers import SparseEncoder
 
     folder = save_splade(tmp_path)

@@ -37,7 +37,7 @@ TEXTS = ["w1 w2 w3", "w4 w5"]
 TINY_TOKENS = 48  # of the 64 positions of the tiny checkpoints; the longest prompt takes 22
 
 
-SHARP_BERT = partial(save_bert, spread=0.4)  # so that the first token tells texts
+SHARP_BERT = partial(save_bert, spread=0.4)  # so that the first token's state differs between texts
 
 
 def save_stella(folder: Path) -> Path:
@@ -112,7 +112,7 @@ def test_each_local_entry_loads_and_encodes_queries_and_documents(name, tiny_ent
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_each_entry_says_what_it_is_and_pins_its_checkpoint_without_code_of_its_own(name):
+def test_each_entry_is_described_pinned_and_without_custom_code(name):
     entry = KNOWN[name]
     assert entry.licence
     assert entry.description
@@ -132,12 +132,12 @@ def test_every_retriever_of_the_papers_tables_has_an_entry():
 
 
 @pytest.mark.parametrize("name", of(RerankModel))
-def test_each_second_stage_names_a_reranker_that_there_is(name):
+def test_each_second_stage_names_an_existing_reranker(name):
     assert KNOWN[name].reranker in load_rerankers()
     assert KNOWN[name].depth == 100  # the papers'
 
 
-def test_every_reranker_of_the_hub_is_pinned_and_runs_no_code_of_its_own():
+def test_hub_rerankers_are_pinned_and_run_no_custom_code():
     for name, entry in load_rerankers().items():
         if isinstance(entry, CheckpointReranker):
             assert entry.revision, name
@@ -156,7 +156,7 @@ def test_each_variant_differs_from_its_base_in_one_setting(name):
     assert differing <= {"windows", "late_chunking"}
 
 
-def test_the_documented_examples_are_valid_one_of_each_backend_and_cover_them_all():
+def test_documented_examples_are_valid_and_cover_all_backends():
     text = (REPOSITORY / "docs" / "models.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(registry:.*?)```", text, flags=re.DOTALL)
     entries = yaml.safe_load(example)["registry"].values()
@@ -166,7 +166,7 @@ def test_the_documented_examples_are_valid_one_of_each_backend_and_cover_them_al
     assert set(found) == backends - others
 
 
-def test_the_documented_table_says_of_every_model_where_its_fields_come_from():
+def test_documented_table_has_the_sources_of_every_model():
     text = (REPOSITORY / "docs" / "models.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     for name in ON_THE_HUB + of(EmbeddingApiModel):

@@ -49,7 +49,7 @@ def reference(folder: Path) -> np.ndarray:
     ],
     ids=["two poolings", "dense", "layer norm"],
 )
-def test_vectors_are_those_of_sentence_transformers(tmp_path, tiny_bert, load_tiny, rest):
+def test_vectors_equal_sentence_transformers(tmp_path, tiny_bert, load_tiny, rest):
     save(tmp_path, tiny_bert, *rest)
     np.testing.assert_allclose(encode(load_tiny(tmp_path)), reference(tmp_path), atol=1e-6)
 
@@ -64,7 +64,7 @@ def declare(folder: Path, **uses) -> Path:
     ("declared", "entry", "kept"),
     [(8, {}, 8), (None, {"dimensions": 8}, 8), (8, {"dimensions": 20}, 20), (99, {}, 32)],
 )
-def test_dimensions_are_cut_where_sentence_transformers_cuts_them(
+def test_dimensions_are_cut_as_in_sentence_transformers(
     tmp_path, tiny_bert, load_tiny, declared, entry, kept, last
 ):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32), *last)
@@ -76,12 +76,12 @@ def test_dimensions_are_cut_where_sentence_transformers_cuts_them(
     np.testing.assert_allclose(found, references.unit(expected), atol=1e-6)
 
 
-def test_vectors_of_other_dimensions_are_stored_elsewhere(tmp_path, tiny_bert, load_tiny):
+def test_cut_vectors_have_another_fingerprint(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     whole, cut = load_tiny(folder), load_tiny(folder, dimensions=8)
     assert whole.fingerprint != cut.fingerprint
     assert cut.fingerprint != load_tiny(folder, dimensions=16).fingerprint
-    # also where a checkpoint declares them: older releases stored all of them for the same files
+    # also if the checkpoint declares them: older releases stored uncut vectors for these files
     declared = load_tiny(declare(folder, truncate_dim=8))
     uncut = replace(declared, model=replace(declared.model, dimensions=None))
     assert declared.fingerprint != uncut.fingerprint
@@ -96,9 +96,7 @@ def test_vectors_of_other_dimensions_are_stored_elsewhere(tmp_path, tiny_bert, l
     ],
     ids=str,
 )
-def test_dimensions_that_a_vector_cannot_have_are_refused(
-    tmp_path, tiny_bert, load_tiny, fields, refused
-):
+def test_impossible_dimensions_are_refused(tmp_path, tiny_bert, load_tiny, fields, refused):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     declare(folder, **fields)
     with pytest.raises(InputError, match=refused):
@@ -106,14 +104,14 @@ def test_dimensions_that_a_vector_cannot_have_are_refused(
 
 
 @pytest.mark.parametrize("kind", ["CrossEncoder", "SparseEncoder"])
-def test_uses_of_another_kind_of_model_are_not_taken(tmp_path, tiny_bert, load_tiny, kind):
+def test_settings_of_another_kind_of_model_are_ignored(tmp_path, tiny_bert, load_tiny, kind):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32, "cls"))
     prompts = {"query": "w9 ", "document": "w9 "}
     declare(folder, model_type=kind, truncate_dim=8, prompts=prompts)
     np.testing.assert_allclose(encode(load_tiny(folder)), reference(folder), atol=1e-6)
 
 
-def test_code_of_a_checkpoint_runs_only_where_its_entry_trusts_it(tmp_path, tiny_bert, load_tiny):
+def test_checkpoint_code_runs_only_if_the_entry_trusts_it(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     ran = tmp_path / "ran"
     (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
@@ -140,7 +138,7 @@ def test_code_in_another_repository_is_refused(tmp_path, tiny_bert, load_tiny, n
         load_tiny(folder, trust_remote_code=True)
 
 
-def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_bert, load_tiny):
+def test_untrusted_activation_function_is_refused(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
     change_json(folder / "2_Dense" / "config.json", activation_function="my.Gate")
     refused = r"2_Dense: activation_function 'my\.Gate'"
@@ -155,7 +153,7 @@ def test_a_function_that_the_library_would_replace_is_refused(tmp_path, tiny_ber
 @pytest.mark.parametrize(
     ("architecture", "pooling"), [("BertModel", "mean"), ("Qwen3ForCausalLM", "lasttoken")]
 )
-def test_language_model_without_modules_json_is_pooled_by_its_last_token(
+def test_plain_language_model_is_pooled_by_its_last_token(
     tmp_path, tiny_bert, load_tiny, architecture, pooling
 ):
     copy = shutil.copytree(tiny_bert, tmp_path / "m")
@@ -163,17 +161,15 @@ def test_language_model_without_modules_json_is_pooled_by_its_last_token(
     assert load_tiny(copy).model.pooling == (pooling,)
 
 
-def test_texts_that_do_not_go_through_the_forward_pass_are_refused(tmp_path, tiny_bert, load_tiny):
+def test_transformer_without_forward_pass_for_texts_is_refused(tmp_path, tiny_bert, load_tiny):
     folder = save(tmp_path, tiny_bert, modules.Pooling(32))
     text = {"method": "get_text_features", "method_output_name": "pooler_output"}
     change_json(folder / "sentence_bert_config.json", modality_config={"text": text})
-    with pytest.raises(InputError, match="texts go through its transformer by"):
+    with pytest.raises(InputError, match="its transformer reads texts by"):
         load_tiny(folder)
 
 
-def test_dense_layers_are_computed_in_float32_behind_a_reduced_format(
-    tmp_path, tiny_bert, load_tiny
-):
+def test_dense_layers_are_computed_in_float32(tmp_path, tiny_bert, load_tiny):
     save(tmp_path, tiny_bert, modules.Pooling(32), dense(32, 16, torch.nn.Tanh()))
     exact = load_tiny(tmp_path)
     half = load_network(exact.entry, tmp_path, device="cpu", weights="bfloat16")  # as on a GPU
@@ -192,9 +188,7 @@ def test_weights_of_other_heads_may_be_left_over(tmp_path, tiny_bert, load_tiny)
     np.testing.assert_array_equal(encode(load_tiny(folder)), encode(load_tiny()))
 
 
-def test_a_tokenizer_beside_the_transformer_of_an_older_layout_is_read(
-    tmp_path, tiny_bert, load_tiny
-):
+def test_tokenizer_of_an_older_layout_is_read(tmp_path, tiny_bert, load_tiny):
     shutil.copytree(tiny_bert, tmp_path / "0_Transformer")
     save_modules(tmp_path, pooling="mean")
     listed = json.loads((tmp_path / "modules.json").read_text())

@@ -23,7 +23,7 @@ def stored(encoder, texts: list[str], folder, role: str = "document") -> list[np
     return np.split(found.values, found.offsets[1:-1])
 
 
-def test_mean_of_windows_is_one_unit_vector_of_what_each_says_alone(load_tiny, tmp_path):
+def test_mean_of_windows_is_one_unit_vector(load_tiny, tmp_path):
     encoder = load_tiny(windows=WINDOWS | {"pool": "mean"})
     texts = [words(40), words(5)]
     long, short = stored(encoder, texts, tmp_path)
@@ -33,13 +33,13 @@ def test_mean_of_windows_is_one_unit_vector_of_what_each_says_alone(load_tiny, t
     np.testing.assert_allclose(short, vectors_of(load_tiny(), texts[1:])[0], atol=1e-6)
 
 
-def test_opposite_windows_average_to_nothing_rather_than_to_noise():
+def test_opposite_windows_average_to_the_zero_vector():
     item = TokenizedText((), (), 0, is_averaged=True)
     one = np.array([[0.6, 0.8]], dtype=np.float32)
     assert item.vectors([one, -one]).tolist() == [[0.0, 0.0]]
 
 
-def test_head_and_tail_are_the_first_window_and_as_many_of_the_last_tokens(load_tiny):
+def test_head_and_tail_are_first_window_and_last_tokens(load_tiny):
     encoder = load_tiny(windows=WINDOWS | {"keep": "head-and-tail"})
     # 50 words: windows from 0, 12, 24 and 36 on; the last has 14 words, so two of the one before.
     (item,) = encoder.tokenize([words(50)], "document")
@@ -56,7 +56,7 @@ def test_head_and_tail_are_the_first_window_and_as_many_of_the_last_tokens(load_
 
 
 @pytest.mark.parametrize("n", [0, 5, 16, 17, 28])
-def test_head_and_tail_of_two_windows_at_most_is_all_of_a_text(load_tiny, n):
+def test_head_and_tail_keep_texts_of_two_windows_whole(load_tiny, n):
     kept, every = (
         load_tiny(windows=WINDOWS | {"keep": keep}).tokenize([words(n)], "document")[0]
         for keep in ("head-and-tail", "all")
@@ -106,7 +106,7 @@ def test_settings_that_do_not_go_together_are_refused(fields, found):
         entry_of("x", **fields)
 
 
-def test_chunks_of_a_checkpoint_that_pools_by_its_first_token_are_refused(load_tiny, tmp_path):
+def test_chunks_are_refused_for_first_token_pooling(load_tiny, tmp_path):
     from tiny_checkpoints import save_bert, save_modules
 
     save_modules(save_bert(tmp_path), pooling="cls")

@@ -37,6 +37,6 @@ def test_one_file_per_domain_or_one_for_all(path, files):
         ({"path": "a.json", "part": "{lang}/test"}, "part"),
     ],
 )
-def test_a_placeholder_that_means_nothing_is_refused(fields, said):
+def test_unknown_placeholder_is_refused(fields, said):
     with pytest.raises(ValidationError, match=said):
         entry(**fields)

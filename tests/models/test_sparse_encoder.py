@@ -34,7 +34,7 @@ def load(folder, **fields):
 
 
 def reference(folder, texts, role, max_tokens=32):
-    """What SparseEncoder itself says, as weight by term of each text."""
+    """SparseEncoder's weights by term for each text."""
     from sentence_transformers import SparseEncoder
 
     model = SparseEncoder(str(folder), device="cpu")
@@ -45,7 +45,7 @@ def reference(folder, texts, role, max_tokens=32):
 
 
 @pytest.mark.parametrize("role", ["query", "document"])
-def test_weights_are_those_of_sentence_transformers(splade, role):
+def test_weights_equal_sentence_transformers(splade, role):
     encoder = load(splade)
     found = [weights_of(rows) for rows in vectors_of(encoder, TEXTS, role)]
     for own, theirs in zip(found, reference(splade, TEXTS, role), strict=True):
@@ -53,7 +53,7 @@ def test_weights_are_those_of_sentence_transformers(splade, role):
         assert own == pytest.approx(theirs, abs=1e-5)
 
 
-def test_terms_are_as_many_as_entry_or_checkpoint_say(splade, tmp_path):
+def test_number_of_terms_follows_entry_or_checkpoint(splade, tmp_path):
     (every,) = vectors_of(load(splade), TEXTS[:1])
     (few,) = vectors_of(load(splade, max_terms=5), TEXTS[:1], "query")
     assert len(every) > 5
@@ -63,7 +63,7 @@ def test_terms_are_as_many_as_entry_or_checkpoint_say(splade, tmp_path):
     assert len(vectors_of(load(limited), TEXTS[:1])[0]) <= 4
 
 
-def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(inference_free):
+def test_inference_free_queries_and_documents_share_a_batch(inference_free):
     encoder = load(inference_free)
     queries, documents = (encoder.tokenize(TEXTS[:2], role) for role in ("query", "document"))
     items = [documents[0], queries[0], documents[1], queries[1]]
@@ -79,7 +79,7 @@ def test_queries_of_an_inference_free_model_are_looked_up_beside_documents(infer
 
 
 def test_a_text_may_begin_with_token_0(splade):
-    """As those of RoBERTa's kind do, with <s>."""
+    """As in RoBERTa-like models, with <s>."""
     encoder = load(splade)
     ids = np.array([0, 5, 6, 3], dtype=np.int32)
     with torch.inference_mode():
@@ -102,7 +102,7 @@ def test_a_dense_checkpoint_is_refused_by_name(tiny_bert):
 
 
 @pytest.mark.parametrize("storage", ["float32", "float16"])
-def test_a_model_is_encoded_stored_and_searched_by_the_terms_texts_share(tmp_path, splade, storage):
+def test_sparse_model_is_encoded_stored_and_searched(tmp_path, splade, storage):
     words = {i: " ".join(f"w{(7 * n + k) % 60}" for k in range(9)) for n, i in enumerate("dcba")}
     asked = {"q1": "w7 w8", "q2": words["c"]}
     corpus, queries = write_texts(tmp_path, words, asked)

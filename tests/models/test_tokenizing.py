@@ -23,7 +23,7 @@ from psibench.models.tokenizing import tokenize_texts
         ("\U00020000文 " * 10, 6 * 3 - 1),
     ],
 )
-def test_the_visible_end_is_in_code_points(load_tiny, text, visible):
+def test_visible_end_is_in_code_points(load_tiny, text, visible):
     (item,) = load_tiny(max_tokens=8).tokenize([text], "document")
     assert item.visible_char_end == visible
 

@@ -18,7 +18,7 @@ SENTENCES = [
 ]
 
 
-def test_real_model_gives_the_vectors_of_sentence_transformers(minilm):
+def test_real_model_vectors_equal_sentence_transformers(minilm):
     library = SentenceTransformer(str(checkpoint_folder(minilm.entry)), device="cpu")
     reference = library.encode(SENTENCES, normalize_embeddings=True)
     ours = np.concatenate(vectors_of(minilm, SENTENCES))
@@ -36,7 +36,7 @@ def test_real_model_gives_the_vectors_of_sentence_transformers(minilm):
         ("checkpoint", lambda hidden: hidden.mean(axis=0)),  # mean where nothing is declared
     ],
 )
-def test_pooling_does_what_it_says(load_tiny, pooling, expected):
+def test_pooling_modes_match_their_formulas(load_tiny, pooling, expected):
     encoder = load_tiny(pooling=pooling)
     for text, (vector,) in zip(TEXTS, vectors_of(encoder, TEXTS), strict=True):
         np.testing.assert_allclose(vector, unit(expected(states_of(encoder, text))), atol=1e-6)
@@ -50,7 +50,7 @@ def test_token_vectors_are_unit_hidden_states_without_special_tokens(load_tiny):
     np.testing.assert_allclose(vectors[0], unit(hidden[1:-1]), atol=1e-6)
 
 
-def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny):
+def test_fingerprint_changes_with_settings_that_decide_vectors(load_tiny):
     windows = {"tokens": 16, "overlap": 4}
     entries = [
         {},
@@ -64,9 +64,7 @@ def test_fingerprint_changes_with_what_decides_the_vectors(load_tiny):
     assert len({load_tiny(**fields).fingerprint for fields in entries}) == len(entries)
 
 
-def test_fingerprint_is_that_of_files_and_format_not_of_place_words_or_prompts(
-    load_tiny, tiny_bert, tmp_path
-):
+def test_fingerprint_ignores_path_description_and_prompts(load_tiny, tiny_bert, tmp_path):
     encoder = load_tiny()
     copy = shutil.copytree(tiny_bert, tmp_path / "copy")
     other = load_tiny(copy, description="x", query_prompt="w1 ", tokens_per_batch=64)
@@ -80,7 +78,7 @@ def test_fingerprint_is_that_of_files_and_format_not_of_place_words_or_prompts(
 @pytest.mark.parametrize(
     ("checkpoint", "positions"), [("tiny_bert", 64), ("tiny_roberta", 32), ("tiny_gpt2", 64)]
 )
-def test_the_longest_usable_input_is_accepted_and_one_token_more_refused(
+def test_longest_input_is_accepted_and_one_more_token_refused(
     load_tiny, checkpoint, positions, request
 ):
     folder = request.getfixturevalue(checkpoint)
@@ -101,7 +99,7 @@ def test_cut_off_weights_are_refused(load_tiny, tiny_bert, tmp_path):
     copy = shutil.copytree(tiny_bert, tmp_path / "copy")
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match="is one of them cut off"):
+    with pytest.raises(InputError, match="is a file truncated"):
         load_tiny(copy)
 
 
@@ -116,10 +114,10 @@ def test_checkpoint_that_is_no_transformer_is_refused(load_tiny, tmp_path):
         load_tiny(tmp_path)
 
 
-def test_pooling_that_leaves_out_prompts_is_refused_with_a_prompt(load_tiny, tiny_bert, tmp_path):
+def test_pooling_without_prompts_is_refused_with_a_prompt(load_tiny, tiny_bert, tmp_path):
     model = SentenceTransformer(str(tiny_bert), device="cpu")
     model[1].include_prompt = False
     model.save_pretrained(str(tmp_path))
-    with pytest.raises(InputError, match="leaves the prompt's tokens out"):
+    with pytest.raises(InputError, match="excludes the prompt's tokens"):
         load_tiny(tmp_path, query_prompt="w1 ")
     assert load_tiny(tmp_path).entry.query_prompt == ""

@@ -249,7 +249,7 @@ def save_qwen3_embedding(folder: Path, **sizes: int) -> Path:
 
 
 def save_nomic(folder: Path, **changes) -> Path:
-    """Save nomic-embed-text-v1.5: transformers' NomicBert, and code of its own that is not run."""
+    """Save nomic-embed-text-v1.5: transformers' NomicBert, and custom code that is not run."""
     import torch
     from transformers import NomicBertConfig, NomicBertModel
 

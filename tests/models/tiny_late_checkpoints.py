@@ -44,7 +44,7 @@ def save_colbert(folder: Path, **metadata) -> Path:
 
 
 def save_jina_colbert(folder: Path):
-    """Save XLM-RoBERTa as jina-colbert-v2 is stored; returns transformers' twin of it."""
+    """Save XLM-RoBERTa in jina-colbert-v2's layout; return the same network of transformers."""
     size = save_tokenizer(folder, ROBERTA_SPECIAL, "<s>", "</s>", "<pad>", "<unk>")
     rope = {"rope_type": "default", "rope_theta": 10_000.0}
     twin = network("JinaEmbeddingsV3Model", seed=13, **_roberta(size), rope_parameters=rope)

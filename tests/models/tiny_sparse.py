@@ -1,4 +1,4 @@
-"""Tiny learned sparse checkpoints with random weights, saved as SparseEncoder saves its own."""
+"""Tiny learned sparse checkpoints with random weights, in SparseEncoder's layout."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from tiny_rerankers import CHECKPOINTS, EMBEDDED
 
 from psibench.config.rerankers import RerankerModel
-from psibench.rerankers.protocols import Pair, Reranker, Scores
+from psibench.rerankers.protocols import Reranker, Scores, TextPair
 from psibench.rerankers.scoring import load_reranker
 
 Entry = Callable[..., RerankerModel]
@@ -55,6 +55,6 @@ def load(entry: Entry) -> Callable[..., Reranker]:
 
 
 @pytest.fixture(scope="session")
-def score() -> Callable[[Reranker, list[Pair]], Scores]:
+def score() -> Callable[[Reranker, list[TextPair]], Scores]:
     """Score pairs in one batch."""
     return lambda reranker, pairs: reranker.score(reranker.tokenize(pairs))

@@ -31,9 +31,7 @@ def test_flash_layout_is_xlm_roberta_under_other_names(tmp_path, load, score):
 
 
 @pytest.mark.parametrize(("scaling", "factor"), [({}, 8.0), ({"rope_scaling": None}, 1.0)])
-def test_gte_of_the_old_kind_is_computed_as_its_own_code_does(
-    scaling, factor, tmp_path, load, score
-):
+def test_gte_port_equals_the_checkpoints_code(scaling, factor, tmp_path, load, score):
     tiny.save_gte(tmp_path, **scaling)
     state = {n.removeprefix("new."): tensor for n, tensor in tiny.read_state(tmp_path).items()}
     found = score(load("gte", checkpoint=str(tmp_path)), PAIRS)
@@ -59,7 +57,7 @@ def test_jina_bert_is_bert_with_alibi_and_gated_units(checkpoint, load, score):
 
 
 def test_checkpoint_of_another_architecture_is_refused(checkpoint, load):
-    with pytest.raises(InputError, match="weights are not those of XLMRobertaForSeq"):
+    with pytest.raises(InputError, match="weights do not fit XLMRobertaForSeq"):
         load("flash-xlm-roberta", checkpoint=str(checkpoint("bert")))
     with pytest.raises(InputError, match="position_embedding_type 'alibi'"):
         load("flash-xlm-roberta", checkpoint=str(checkpoint("jina-bert")))
@@ -87,9 +85,7 @@ def flag_minicpm(folder, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of the reference's own code
 @pytest.mark.parametrize("cutoff", [2, 3, 4])
-def test_minicpm_cut_at_a_layer_gives_what_flag_embeddings_class_gives(
-    cutoff, checkpoint, load, score, monkeypatch
-):
+def test_minicpm_cut_at_a_layer_equals_flag_embedding(cutoff, checkpoint, load, score, monkeypatch):
     from transformers import PreTrainedTokenizerFast
 
     folder = checkpoint("flag-layerwise")

@@ -42,7 +42,7 @@ QWEN3 = (
 
 
 def classified(folder, pair, **cut) -> float:
-    """The logit of a sequence classifier for one pair, alone and without padding."""
+    """The logit of a sequence classifier for a single pair, without padding."""
     inputs = AutoTokenizer.from_pretrained(folder)(*pair, return_tensors="pt", **cut)
     with torch.inference_mode():
         model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
@@ -99,13 +99,13 @@ PROMPTED = {
     "flag-llm": (["<bos>"], "A: ", "B: ", FLAG_PROMPT, ["Yes"]),
     "mxbai": ([], MXBAI_PREFIX, "document: ", MXBAI_PROMPT, ["1", "0"]),
 }
-"""Kind -> tokens in front, prefixes of query and text, prompt, answer and what is taken off it."""
+"""Kind -> first tokens, prefixes of query and text, prompt, answer and the answer subtracted."""
 
 
 @pytest.mark.parametrize(
     ("kind", "max_tokens"), [("flag-llm", 32), ("flag-llm", 128), ("mxbai", 64), ("mxbai", 200)]
 )
-def test_prompted_rerankers_are_logits_of_answers_after_query_text_and_prompt(
+def test_prompted_rerankers_return_the_logit_of_the_answer(
     kind, max_tokens, checkpoint, load, score
 ):
     start, before, behind, prompt, answers = PROMPTED[kind]
@@ -127,8 +127,8 @@ def test_prompted_rerankers_are_logits_of_answers_after_query_text_and_prompt(
 
 
 @pytest.mark.parametrize("kind", ["modernbert", "gte", "jina-bert"])
-def test_windows_and_ports_stay_with_torch(kind, checkpoint, load, score, monkeypatch):
-    """OpenVINO makes NaN of a token that sees padding alone, and then of its text."""
+def test_torch_runs_windows_and_ports(kind, checkpoint, load, score, monkeypatch):
+    """OpenVINO returns NaN for a token that sees only padding, and then for its text."""
     monkeypatch.setenv("PSIBENCH_ENGINE", "auto")
     monkeypatch.setattr(compiled, "LEAST_WEIGHTS", 0)
     monkeypatch.setattr(compiled.Compiled, "__call__", lambda *_: pytest.fail("openvino ran"))
@@ -140,7 +140,7 @@ def test_windows_and_ports_stay_with_torch(kind, checkpoint, load, score, monkey
     assert np.isfinite(found.raw).all()
 
 
-def test_qwen3_is_the_probability_of_yes_in_the_model_cards_format(checkpoint, load, score):
+def test_qwen3_returns_the_probability_of_yes(checkpoint, load, score):
     folder = checkpoint("qwen3")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     words = ["<|endoftext|>", *PAIRS[1]]  # a special token in a text, too
@@ -163,13 +163,13 @@ def test_qwen3_is_the_probability_of_yes_in_the_model_cards_format(checkpoint, l
         ("flag-layerwise", {"cutoff_layer": 2}),
     ],
 )
-def test_what_an_entry_says_is_in_the_input_and_the_fingerprint(kind, fields, load, score):
+def test_entry_settings_change_input_and_fingerprint(kind, fields, load, score):
     plain, other = load(kind), load(kind, **fields)
     assert plain.fingerprint != other.fingerprint
     assert abs(score(plain, PAIRS).raw - score(other, PAIRS).raw).max() > 1e-3
 
 
-def test_logit_becomes_a_score_though_the_checkpoint_declares_no_activation(load, score, tmp_path):
+def test_logit_becomes_a_score_without_a_declared_activation(load, score, tmp_path):
     tiny.save_bert(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     declared = {"activation_fn": "torch.nn.modules.linear.Identity"}
@@ -192,7 +192,7 @@ def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, lo
 
 
 @pytest.mark.parametrize("kind", [kind for kind in tiny.CHECKPOINTS if kind != "flag-layerwise"])
-def test_a_network_that_lacks_weights_or_is_smaller_than_they_are_is_refused(tmp_path, load, kind):
+def test_missing_or_left_over_weights_are_refused(tmp_path, load, kind):
     tiny.CHECKPOINTS[kind][0](tmp_path)
     whole, config = tiny.read_state(tmp_path), json.loads((tmp_path / "config.json").read_text())
     load(kind, checkpoint=str(tmp_path))
@@ -209,18 +209,18 @@ def test_a_network_that_lacks_weights_or_is_smaller_than_they_are_is_refused(tmp
 
 
 @pytest.mark.parametrize("pad", ["<pad-of-mine>", None])
-def test_a_classifier_whose_texts_cannot_be_padded_is_refused(tmp_path, load, pad):
+def test_classifier_without_a_known_pad_token_is_refused(tmp_path, load, pad):
     path = tiny.save_bert(tmp_path) / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"pad_token": pad}))
     for kind in ("bert", "flag"):
-        with pytest.raises(InputError, match=f"the pad token of its tokenizer is {pad!r}, number"):
+        with pytest.raises(InputError, match=f"its tokenizer's pad token is {pad!r} with id"):
             load(kind, checkpoint=str(tmp_path))
 
 
 def test_more_tokens_than_positions_are_refused(load):
     with pytest.raises(InputError, match="max_tokens 513 is more than its 512 positions"):
         load("bert", max_tokens=513)
-    # XLM-RoBERTa has 514 position embeddings, two of them not used.
+    # XLM-RoBERTa has 514 position embeddings; two are not used.
     assert load("xlm-roberta", max_tokens=512).max_tokens == 512
     for kind in ("flash-xlm-roberta", "flag"):
         with pytest.raises(InputError, match="max_tokens 513"):
@@ -231,7 +231,7 @@ def test_more_tokens_than_positions_are_refused(load):
         load("qwen3", max_tokens=64)
 
 
-def test_a_network_that_fails_at_its_first_pair_is_refused_when_loaded(tmp_path, load):
+def test_network_that_fails_at_its_first_pair_is_refused(tmp_path, load):
     tiny.save_bert(tmp_path, type_vocab_size=1)  # its tokenizer numbers query and text 0 and 1
     with pytest.raises(InputError, match=r"cannot be loaded \(IndexError"):
         load("bert", checkpoint=str(tmp_path))
@@ -268,7 +268,7 @@ class Model(PreTrainedModel):
 
 @pytest.fixture
 def remote(tmp_path, monkeypatch):
-    """A checkpoint that comes with its own code: its score is the sum of the ids / 100."""
+    """A checkpoint with custom code: its score is the sum of the ids / 100."""
 
     monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(
@@ -288,7 +288,7 @@ def remote(tmp_path, monkeypatch):
     return folder
 
 
-def test_code_of_a_checkpoint_runs_only_where_the_entry_says_so(remote, load, score):
+def test_checkpoint_code_runs_only_if_trusted(remote, load, score):
     allowed = {"trust_remote_code": True, "revision": "a" * 40, "checkpoint": str(remote)}
     found = score(load("bert", **allowed), [("w1", "w2")])
     # [CLS] w1 [SEP] w2 [SEP] are 2, 5, 3, 6, 3.
@@ -314,6 +314,6 @@ CLASSIFIER = {"backend": "cross-encoder", "checkpoint": "owner/name", "max_token
         ),
     ],
 )
-def test_remote_code_is_pinned_and_of_the_checkpoints_own_architecture(fields, message):
+def test_remote_code_is_pinned_and_only_for_its_architecture(fields, message):
     with pytest.raises(ValidationError, match=message):
         TypeAdapter(RerankerModel).validate_python(CLASSIFIER | fields)

@@ -51,7 +51,7 @@ def strings(function, *, of: str) -> set[str]:
     return found
 
 
-def test_keys_of_classifiers_are_those_that_the_library_reads():
+def test_classifier_keys_equal_the_keys_the_library_reads():
     own = strings(CrossEncoder._parse_model_config, of="model_config")
     assert own == CLASSIFIER_KEYS.keys()
     shared = strings(library.BaseModel._parse_model_config, of="model_config")
@@ -111,12 +111,12 @@ def head(width, **options):
     ],
     ids=str,
 )
-def test_each_key_gives_the_library_s_scores(save, load, score, changes):
+def test_each_key_gives_the_librarys_scores(save, load, score, changes):
     found, expected = scores_of_both(save(**changes), load, score)
     np.testing.assert_allclose(found.score, expected, atol=1e-5)
 
 
-def test_dense_heads_behind_a_pooling_give_the_library_s_scores(save, load, score):
+def test_dense_heads_after_a_pooling_give_the_librarys_scores(save, load, score):
     folder = save(Pooling(32), LayerNorm(32), head(32, module_output_name="scores"))
     found, expected = scores_of_both(folder, load, score)
     np.testing.assert_allclose(found.score, expected, atol=1e-5)
@@ -172,7 +172,7 @@ def test_a_module_that_needs_more_than_pairs_is_refused(save, load):
     ],
     ids=str,
 )
-def test_another_longest_input_than_the_checkpoint_s_is_logged(
+def test_different_longest_input_is_logged(
     save, load, score, caplog, transformer, max_tokens, warns
 ):
     folder = save(transformer=transformer)

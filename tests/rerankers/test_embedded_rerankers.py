@@ -25,7 +25,7 @@ def test_sigmoid_is_exact_and_does_not_overflow():
     )
 
 
-def test_bm25_is_the_share_of_what_the_query_could_reach(load, score):
+def test_bm25_is_a_share_of_its_upper_bound(load, score):
     reranker = load("bm25")
     # Terms: (built, bridg, river) and (river, river, boat, cross, lake), the last with stemming.
     found = score(reranker, [("built bridge river", "river, rivers, boats crossing lakes")])
@@ -44,7 +44,7 @@ def test_pairs_without_a_shared_term_have_a_raw_score_of_zero(query, text, load,
     assert found.score[0] == pytest.approx(1 / (1 + math.exp(4)))
 
 
-def test_cosine_is_that_of_the_encoder(load, score):
+def test_cosine_equals_the_encoders(load, score):
     from sentence_transformers import SentenceTransformer
 
     from psibench.models.checkpoints import resolve_checkpoint
@@ -55,7 +55,7 @@ def test_cosine_is_that_of_the_encoder(load, score):
     np.testing.assert_allclose(found.raw, [query @ text for text in texts], atol=1e-5)
 
 
-def test_maxsim_is_the_mean_over_query_tokens_of_the_best_text_token(load, score):
+def test_maxsim_is_the_mean_over_query_tokens(load, score):
     reranker = load("maxsim")
     found = score(reranker, [(QUERY, ANSWER)])
     (query,), (text,) = (
@@ -109,7 +109,7 @@ def counting(entry) -> SimilarityReranker:
     return SimilarityReranker("fake", entry("cosine"), CountingEncoder())
 
 
-def test_a_text_is_encoded_once_however_many_pairs_and_batches_have_it(entry, score):
+def test_text_of_several_pairs_is_encoded_once(entry, score):
     alone, together = counting(entry), counting(entry)
     raw = [score(alone, [pair]).raw[0] for pair in LETTERS]
     # "ab" as a query reads as "ab" as a document does: the tokens are the same.
@@ -119,7 +119,7 @@ def test_a_text_is_encoded_once_however_many_pairs_and_batches_have_it(entry, sc
     assert together.encoder.encoded == ["aa", "cb", "ab", "bc"]  # the queries, then the texts
 
 
-def test_vectors_are_forgotten_where_they_fill_the_memory(entry, score, monkeypatch):
+def test_cached_vectors_are_dropped_at_the_memory_limit(entry, score, monkeypatch):
     monkeypatch.setattr(embedded, "CACHE_BYTES", 0)
     reranker, whole = counting(entry), counting(entry)
     raw = [score(reranker, [pair]).raw[0] for pair in LETTERS]

@@ -1,4 +1,4 @@
-"""What holds for every reranker class: a pair's score is its own."""
+"""For every reranker class, a pair's score does not depend on other pairs."""
 
 import random
 
@@ -10,7 +10,7 @@ KINDS = [*CHECKPOINTS, *EMBEDDED]
 # Those that FlagEmbedding scores, mxbai's too: float16, on a GPU only.
 REDUCED = [kind for kind in CHECKPOINTS if "flag" not in kind and kind != "mxbai"]
 
-# Logits reach 10 here: float32 tells 1e-6 apart there, and 1.1e-5 was seen between batches.
+# Logits reach 10, where float32 has steps of 1e-6; batches differed by 1.1e-5.
 LOGIT_BOUND = 1e-4
 
 
@@ -54,7 +54,7 @@ def test_scores_are_float64_in_the_unit_interval_and_rise_with_raw(scored):
     assert (np.diff(found.score[order]) >= 0).all()
 
 
-def test_pair_inputs_say_their_length_and_none_exceeds_the_limit(scored):
+def test_pair_inputs_have_lengths_within_the_limit(scored):
     reranker, pairs, _ = scored
     lengths = [item.n_tokens for item in reranker.tokenize(pairs)]
     assert lengths[12] > lengths[0] > 0
@@ -63,7 +63,7 @@ def test_pair_inputs_say_their_length_and_none_exceeds_the_limit(scored):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fingerprint_is_that_of_what_decides_the_scores(kind, load):
+def test_fingerprint_changes_with_settings_that_decide_scores(kind, load):
     plain = load(kind).fingerprint
     assert load(kind).fingerprint == plain
     assert load(kind, description="x", tokens_per_batch=64).fingerprint == plain
@@ -72,7 +72,7 @@ def test_fingerprint_is_that_of_what_decides_the_scores(kind, load):
 
 
 @pytest.mark.parametrize("kind", REDUCED)
-def test_bfloat16_tells_as_many_pairs_apart_as_float32(kind, load, score):
+def test_bfloat16_distinguishes_as_many_pairs_as_float32(kind, load, score):
     """A tie would be decided by ids: the last product is float32 from the hidden state on."""
     pairs = [(words(3, seed), words(4 + seed % 20, 100 + seed)) for seed in range(120)]
     exact, reduced = (score(load(kind, dtype=dtype), pairs) for dtype in ("float32", "bfloat16"))

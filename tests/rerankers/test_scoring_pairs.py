@@ -44,7 +44,7 @@ def expected_raw(pair: tuple[str, str]) -> float:
 
 @dataclass
 class FakeReranker:
-    """Scores by the characters; counts what it is asked, and fails as it is told."""
+    """Scores by characters; counts calls, and fails at a given batch."""
 
     fits_tokens: int = 10**9
     fails_at_batch: int | None = None
@@ -97,7 +97,7 @@ def run(reranker, pairs, store, *, batch=200, shard=1000, stop=None):
     shard=st.integers(1, 5),
     is_stored=st.booleans(),
 )
-def test_result_is_that_of_scoring_each_distinct_pair_alone_once(
+def test_each_distinct_pair_is_scored_once(
     tmp_path_factory, picks, n_before, batch, memory, shard, is_stored
 ):
     store = PairStore(tmp_path_factory.mktemp("pairs"), "f" * 64) if is_stored else None
@@ -114,7 +114,7 @@ def test_result_is_that_of_scoring_each_distinct_pair_alone_once(
     assert Counter(reranker.seen) == Counter(set(with_text) - known)
 
 
-def test_longest_pairs_come_first_in_batches_that_keep_the_budget_and_know_no_order(tmp_path):
+def test_longest_pairs_come_first_within_the_token_budget(tmp_path):
     batches = []
     for seed in (1, 2):
         pairs, reranker = pairs_of(50), FakeReranker()
@@ -155,7 +155,7 @@ def test_impossible_score_names_reranker_and_pair_and_is_not_stored(store, tmp_p
 
 
 @pytest.mark.parametrize("limit", [None, 100])
-def test_the_time_left_of_scoring_is_that_of_the_tokens_left(monkeypatch, caplog, limit):
+def test_remaining_time_follows_the_remaining_tokens(monkeypatch, caplog, limit):
     """A token takes 10 ms; ten pairs of 1,000, cut at ``limit``, come before a thousand of 20."""
     now = {"s": 0.0}
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now["s"]))
@@ -174,7 +174,7 @@ def test_the_time_left_of_scoring_is_that_of_the_tokens_left(monkeypatch, caplog
     pairs = [("q" * 10, f"{n:0990d}") for n in range(10)]
     pairs += [("q" * 10, f"{n:010d}") for n in range(1000)]
     run(Slow(), pairs, None, batch=1_000, shard=50)
-    # Of the first 50 pairs 40 are short, which says what the others have.
+    # 40 of the first 50 pairs are short, which predicts the others' length.
     total = 10 * (limit or 1_000) + 1000 * 20
     line = next(line for line in caplog.messages if line.endswith(" left"))
     n_done, n_total = (
@@ -196,7 +196,7 @@ class StopAt:
 
 
 @pytest.mark.parametrize("failing", ["batch", "stop"])
-def test_what_was_scored_before_a_failure_or_a_stop_is_not_scored_again(store, tmp_path, failing):
+def test_scores_before_a_failure_or_stop_are_kept(store, tmp_path, failing):
     pairs = pairs_of(50)
     first = FakeReranker(fails_at_batch=3 if failing == "batch" else None)
     with pytest.raises(RuntimeError, match=r"killed|stop"):

@@ -9,7 +9,7 @@ LONG = " ".join(["w3"] * 400)
 
 
 @pytest.mark.parametrize("kind", [*CHECKPOINTS, *EMBEDDED])
-def test_a_short_text_is_read_whole_with_the_blanks_at_its_end(kind, load):
+def test_short_text_is_visible_including_trailing_blanks(kind, load):
     pairs = [("w1 w2", "w3 w4"), ("w1", "w3  \n "), ("w1", "猫 \U0001f600")]
     assert list(load(kind).visible_char_ends(pairs)) == [len(text) for _, text in pairs]
     assert list(load(kind).visible_char_ends([])) == []
@@ -17,7 +17,7 @@ def test_a_short_text_is_read_whole_with_the_blanks_at_its_end(kind, load):
 
 @pytest.mark.parametrize("kind", CHECKPOINTS)
 @pytest.mark.parametrize("query", ["w1 w2", "w1 w2 " * 30, "w1 " * 200])
-def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, query, load, score):
+def test_only_visible_text_changes_the_score(kind, query, load, score):
     """The end is where reading ends: other words behind it are the same input."""
     reranker = load(kind)
     (end,) = reranker.visible_char_ends([(query, LONG)])
@@ -31,5 +31,5 @@ def test_what_is_cut_off_changes_no_score_and_the_last_word_read_does(kind, quer
 def test_a_tokenizer_without_offsets_is_refused(load, monkeypatch):
     reranker = load("bert")
     monkeypatch.setattr("transformers.BatchEncoding.encodings", None)
-    with pytest.raises(InputError, match="gives no character offsets"):
+    with pytest.raises(InputError, match="returns no character offsets"):
         reranker.visible_char_ends([("w1", "w3")])

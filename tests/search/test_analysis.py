@@ -26,7 +26,7 @@ def terms_by_bm25s(texts: list[str]) -> list[list[str]]:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cf", "Cn", "Mn"])), max_size=5))
-def test_english_terms_of_normalised_texts_are_those_of_bm25s(texts):
+def test_english_terms_equal_bm25s(texts):
     # Without marks and format characters, which Unicode calls ignorable in part, and Hangul's
     # fillers, letters that show nothing.
     fillers = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
@@ -85,7 +85,7 @@ def test_invisible_characters_do_not_break_words(language, before, after, invisi
         ("eng-Latn", "zero\u200bwidth", "zero width"),  # the space without width ends a word
         ("pes-Arab", "کتاب\u200cها", "کتاب ها"),  # Persian: an ending after a non-joiner
         ("kan-Knda", "ರಾಜ್\u200cಕುಮಾರ್", "ರಾಜ್ಕುಮಾರ್"),  # Kannada: inside a word
-        ("eng-Latn", "Widget™", "Widget TM"),  # NFKC alone makes one word of it
+        ("eng-Latn", "Widget™", "Widget TM"),  # NFKC would make one word
         ("deu-Latn", "5㎏", "5 kg"),
     ],
 )
@@ -101,17 +101,17 @@ def test_spaces_without_width_and_symbols_end_words(language, text, same_as):
         ("nob-Latn", "Kattene og hundene", ["katt", "hund"]),  # by the name of the macrolanguage
         # No Arabic stop words in bm25s; article and feminine ending go by the stemmer.
         ("ara-Arab", "المكتبة في المدينة", ["مكتب", "في", "مدين"]),
-        # Korean: no stemmer, words as they stand; stop word (그) is one character anyway.
+        # Korean: no stemmer, words are unchanged; the stop word (그) has one character anyway.
         ("kor-Kore", "그 고양이가 잔다", ["고양이가", "잔다"]),
         # A language that neither library knows: words of two or more characters.
         ("swh-Latn", "Paka a wanalala", ["paka", "wanalala"]),
     ],
 )
-def test_stemmer_and_stop_words_are_those_of_the_language(language, text, expected):
+def test_stemmer_and_stop_words_follow_the_language(language, text, expected):
     assert terms(language, text) == expected
 
 
-def test_signs_that_are_parts_of_words_do_not_cut_them():
+def test_combining_signs_do_not_split_words():
     # Vowel signs and the virama are combining marks; \w leaves them out.
     assert terms("qps-Deva", "हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert terms("qps-Arab", "كِتَابٌ جديد") == ["كِتَابٌ", "جديد"]
@@ -122,7 +122,7 @@ def test_signs_that_are_parts_of_words_do_not_cut_them():
     [
         ("cmn-Hans", "猫追老鼠。", ["猫追", "追老", "老鼠"]),
         ("cmn-Hant", "5G網路的iPhone 15", ["5g", "網路", "路的", "iphone", "15"]),
-        ("cmn-Hans", "我，你", ["我", "你"]),  # alone between marks: one character
+        ("cmn-Hans", "我，你", ["我", "你"]),  # a single character between marks
         ("jpn-Jpan", "ネコが好き", ["ネコ", "コが", "が好", "好き"]),
         ("jpn-Jpan", "ﾈｺ ＡＢＣ", ["ネコ", "abc"]),  # half and full width are folded
         ("tha-Thai", "ปลา 10 ตัว", ["ปล", "ลา", "10", "ตั", "ัว"]),
@@ -131,5 +131,5 @@ def test_signs_that_are_parts_of_words_do_not_cut_them():
         ("cmn-Hans", "", []),
     ],
 )
-def test_scripts_without_spaces_are_cut_into_pairs_beside_whole_words(language, text, expected):
+def test_unspaced_scripts_are_split_into_pairs(language, text, expected):
     assert terms(language, text) == expected

@@ -30,12 +30,12 @@ def found(best, row: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4)])
-def test_scores_are_those_of_the_formula_and_ties_go_to_the_smaller_number(k1, b):
+def test_scores_follow_the_formula_and_ties_the_smaller_number(k1, b):
     texts = ["red fox red", "fox dog", "dog bird bird dog bird", "fox dog", "bird"]
     query = "red dog dog fox"
 
     # Robertson and Zaragoza (2009) with Lucene's idf, which is never below 0; a term of the query
-    # counts as often as it is there.
+    # counts as often as it occurs.
     documents = [text.split() for text in texts]
     mean_length = sum(map(len, documents)) / len(documents)
     scores = [0.0] * len(documents)
@@ -48,7 +48,7 @@ def test_scores_are_those_of_the_formula_and_ties_go_to_the_smaller_number(k1, b
 
     fields = {} if (k1, b) == (1.5, 0.75) else {"k1": k1, "b": b}  # the default
     best = search_bm25(entry(**fields), texts, [query], k=5)
-    expected = sorted(range(4), key=lambda i: (-scores[i], i))  # the last has no term of it
+    expected = sorted(range(4), key=lambda i: (-scores[i], i))  # the last has none of its terms
     assert found(best) == expected
     assert scores[1] == scores[3]
     np.testing.assert_allclose(best.scores[0, :4], [scores[i] for i in expected], rtol=1e-5)
@@ -63,7 +63,7 @@ def test_every_method_scores_in_its_own_way():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_of_many_ties_the_smaller_numbers_are_kept(method):
+def test_smaller_numbers_win_among_many_ties(method):
     rng = np.random.default_rng(5)
     words = [f"word{i}x" for i in range(30)]
     texts = [" ".join(rng.choice(words, 12)) for _ in range(60)]
@@ -97,11 +97,11 @@ def test_query_without_a_known_term_retrieves_nothing(query):
 
 @pytest.mark.parametrize("texts", [[], [""], ["the", "of and"]])
 def test_corpus_without_terms_is_refused(texts):
-    with pytest.raises(InputError, match="no document holds a term"):
+    with pytest.raises(InputError, match="found no term in any document"):
         search_bm25(entry(), texts, ["cat"], k=3)
 
 
-def test_decomposed_documents_have_the_scores_that_bm25s_gives_composed_ones():
+def test_decomposed_documents_score_as_composed_ones():
     texts = ["the café reopened", "a résumé was sent to the café", "other things here"]
     retriever = bm25s.BM25(method="lucene")
     options = {"stopwords": "english", "stemmer": Stemmer("english"), "show_progress": False}

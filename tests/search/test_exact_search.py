@@ -36,7 +36,7 @@ def full_matrix(queries, documents):
 
 
 class Shuffled:
-    """A corpus that gives its documents in a mixed order, in blocks of its own."""
+    """A corpus that yields its documents in random order and blocks."""
 
     def __init__(self, documents, *, seed=0, most=40):
         self.whole, self.n_documents = documents, len(documents.counts)
@@ -51,7 +51,7 @@ class Shuffled:
 
 
 def check(queries, documents, k, block_bytes):
-    """The scores are those of the full matrix, best first; equal ones are in order of numbers."""
+    """Scores equal the full matrix, best first; ties are in order of numbers."""
     scores = full_matrix(queries, documents)
     expected = -np.sort(-scores, axis=1)[:, :k]
     for source in (documents, Shuffled(documents, seed=k)):
@@ -104,7 +104,7 @@ def test_any_small_search_equals_the_full_matrix(draw):
 
 @pytest.mark.parametrize("block_bytes", BLOCKS)
 @pytest.mark.parametrize(("asked", "windows"), [(1, 1), (1, 3), (5, 7)])
-def test_equal_documents_tie_by_number_in_whatever_blocks_they_are(block_bytes, asked, windows):
+def test_equal_documents_tie_by_number_across_blocks(block_bytes, asked, windows):
     # Each of 60 texts five times. Odd sizes: products of equal vectors are not always equal.
     rng = np.random.default_rng(4)
     queries, texts = unit(rng, [asked] * 9, 37), unit(rng, rng.integers(1, windows + 1, 60), 37)
@@ -158,7 +158,7 @@ def test_vectors_that_are_not_finite_are_refused(four_threads, side, number):
 
 
 @pytest.mark.parametrize("tokens", [1, 3])
-def test_threads_change_no_ranking(four_threads, tokens):
+def test_number_of_threads_changes_no_ranking(four_threads, tokens):
     rng = np.random.default_rng(11)
     check(unit(rng, [tokens] * 22), unit(rng, rng.integers(1, 3, 300)), 10, 9000)
 
@@ -175,7 +175,7 @@ def test_products_and_scores_stay_within_the_memory(four_threads, tokens, n_docu
     assert peak < 3 * 2**20
 
 
-def test_a_search_of_one_vector_a_text_imports_no_torch():
+def test_search_of_single_vectors_does_not_import_torch():
     code = (
         "import sys; import numpy as np; from psibench.search.exact import search_vectors; "
         "found = search_vectors(*np.eye(3, dtype=np.float32)[None].repeat(2, 0), k=1); "
@@ -186,7 +186,7 @@ def test_a_search_of_one_vector_a_text_imports_no_torch():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("tokens", [1, 5])
-def test_a_gpu_finds_the_same(tokens):
+def test_gpu_returns_the_same_documents(tokens):
     rng = np.random.default_rng(13)
     queries, documents = unit(rng, [tokens] * 17), unit(rng, rng.integers(1, 3, 5000))
     found = [search_vectors(queries, documents, k=10, device=device) for device in ("cpu", "cuda")]

@@ -286,7 +286,7 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
     with pytest.raises(InputError, match="no candidate query is left") as refused:
         jobs.run(run_assemble, read, made, length_tokenizer="words")
     assert f"judge_segment kept {none}: malformed 2" in str(refused.value)
-    assert f"A row for each is in {place}" in str(refused.value)
+    assert f"See the rows in {place}" in str(refused.value)
     jobs.run(run_assemble, read, made, length_tokenizer="words", on_empty="drop")
     heights = {name: pl.read_parquet(path).height for name, path in made.items()}
     assert heights == {"corpus": 2, "queries": 0, "qrels": 0}
@@ -300,7 +300,7 @@ def refusing(n_refused):
         requests = list(requests)
         for item in requests[:n_refused]:
             chain = RequestChain([item.id], item.request, 0)
-            on_outcome(chain.failure_outcome(TryFailedError("http_451", "no", verdict="reject")))
+            on_outcome(chain.failure_outcome(TryFailedError("http_451", "no", action="reject")))
         return real(requests[n_refused:], llm, on_outcome=on_outcome, **options)
 
     return asked

@@ -1,4 +1,4 @@
-"""Stores as the version before wrote them (`earlier`) are taken over, and nothing is asked again.
+"""Stores of the previous version (`earlier`) are migrated, and no request is sent again.
 
 Each had a job that ended and one that was killed while it wrote.
 """
@@ -69,7 +69,7 @@ def test_pair_scores(folder, times, monkeypatch):
     assert set(names(folder / "pairs" / ("f" * 24))) <= {".scores", ".keys"}
 
 
-def test_pair_scores_that_two_jobs_take_over_at_once(folder, monkeypatch):
+def test_two_jobs_migrate_pair_scores_at_once(folder, monkeypatch):
     from psibench.store import pairs
 
     read = pairs.read_part

@@ -1,4 +1,4 @@
-"""The keyed store: what was added is found, whatever becomes of indexes, writers and readers."""
+"""The keyed store finds all records, whatever happens to indexes, writers and readers."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from psibench.errors import InputError
 from psibench.store import index, keyed
 from psibench.store.index import KEY, content_key
-from psibench.store.keyed import KeyedStore, Kind, Scan
+from psibench.store.keyed import KeyedStore, LogKind, Scan
 
 NUMBER = np.dtype([("key", KEY), ("value", "<u8")])
 
@@ -31,7 +31,7 @@ def scan(log: Path) -> Scan:
     return Scan(rows["key"], places, np.full(len(rows), NUMBER.itemsize), summary)
 
 
-NUMBERS = Kind("numbers", ".numbers", scan)
+NUMBERS = LogKind("numbers", ".numbers", scan)
 
 
 def key(number: int) -> bytes:
@@ -79,8 +79,8 @@ def indexes(folder) -> list[Path]:
 def small(monkeypatch):
     """Let a few rows be many blocks and runs."""
     monkeypatch.setattr(index, "BLOCK", 4)
-    monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.ROW.itemsize)
-    monkeypatch.setattr(index, "RUN", 3)
+    monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.INDEX_ROW.itemsize)
+    monkeypatch.setattr(index, "RUN_BLOCKS", 3)
     monkeypatch.setattr(keyed, "LOGS_AT_ONCE", 2)
 
 
@@ -99,7 +99,7 @@ def test_all_records_are_found_in_the_order_of_the_logs(tmp_path_factory, steps,
     stores = [KeyedStore(folder, NUMBERS) for _ in range(4)]
     added = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(index, "DENSE", dense)
+        patched.setattr(index, "ROWS_PER_LOOKUP", dense)
         patched.setattr(keyed, "LIVING_S", living_s)
         for what, job, numbers in steps:
             if what == "add":
@@ -113,7 +113,7 @@ def test_all_records_are_found_in_the_order_of_the_logs(tmp_path_factory, steps,
             expected = sorted((log, at) for one, log, at in added if one == number)
             assert [(log, at) for log, at, _ in store.records(key(number))] == expected
         places = store.find(np.array([key(number) for number in range(27)], KEY))
-        rows = zip(places.which, places.logs, places.places, strict=True)
+        rows = zip(places.which, places.logs, places.starts, strict=True)
         assert [(which, places.names[log], at) for which, log, at in rows] == sorted(added)
         assert sum(store.summaries()) == 7 * len(added)
 
@@ -129,7 +129,7 @@ def test_opening_reads_ends_of_few_indexes_and_no_log(tmp_path, monkeypatch):
         return os.pread(handle, n_bytes, at)
 
     monkeypatch.setattr(index, "_read_file", counted)
-    monkeypatch.setattr(keyed.Kind, "scan", None, raising=False)
+    monkeypatch.setattr(keyed.LogKind, "scan", None, raising=False)
     store = opened(tmp_path)
     assert values(store, 123) == [123]
     assert values(store, 600) == []
@@ -146,7 +146,7 @@ def job_order(store) -> list[int]:
 
 @pytest.mark.parametrize("place", [0, 16, 20, 28, 130, -1, -10, -20, -28, -60])
 @pytest.mark.parametrize("damage", ["flip", "cut"])
-def test_a_damaged_index_is_told_and_made_anew(tmp_path, monkeypatch, caplog, place, damage):
+def test_damaged_index_is_reported_and_rebuilt(tmp_path, monkeypatch, caplog, place, damage):
     monkeypatch.setattr(keyed, "LIVING_S", 0.0)
     add_job(tmp_path, range(10))
     (path,) = indexes(tmp_path)
@@ -162,7 +162,7 @@ def test_a_damaged_index_is_told_and_made_anew(tmp_path, monkeypatch, caplog, pl
 
 
 @pytest.mark.parametrize("place", [0, -1])
-def test_a_damaged_index_that_cannot_be_deleted_is_passed_over(tmp_path, monkeypatch, place):
+def test_damaged_index_that_cannot_be_deleted_is_ignored(tmp_path, monkeypatch, place):
     def refuse(*_, **__):
         raise PermissionError
 
@@ -177,9 +177,7 @@ def test_a_damaged_index_that_cannot_be_deleted_is_passed_over(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_an_index_that_goes_while_it_is_in_use_is_replaced_by_what_took_its_place(
-    tmp_path, monkeypatch, is_last
-):
+def test_index_deleted_while_in_use_is_replaced(tmp_path, monkeypatch, is_last):
     add_job(tmp_path, range(10))
     store = opened(tmp_path)
     add_job(tmp_path, range(10, 20))  # merges both
@@ -196,7 +194,7 @@ def test_an_index_that_goes_while_it_is_in_use_is_replaced_by_what_took_its_plac
     assert values(store, 15) == [15]
 
 
-def test_an_index_that_cannot_be_read_at_all_is_told(tmp_path, monkeypatch):
+def test_unreadable_index_is_reported(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
@@ -207,7 +205,7 @@ def test_an_index_that_cannot_be_read_at_all_is_told(tmp_path, monkeypatch):
         store.records(key(5))
 
 
-def test_an_index_that_goes_before_it_is_opened_is_looked_for_again(tmp_path, monkeypatch):
+def test_index_deleted_before_opening_causes_another_listing(tmp_path, monkeypatch):
     add_job(tmp_path, range(10))
     whole, calls = index.Index.open, []
 
@@ -222,7 +220,7 @@ def test_an_index_that_goes_before_it_is_opened_is_looked_for_again(tmp_path, mo
     assert found(tmp_path, 20) == [*range(20)]
 
 
-def test_two_jobs_that_merge_at_once_leave_each_log_counted_once(tmp_path, monkeypatch):
+def test_logs_count_once_after_two_simultaneous_merges(tmp_path, monkeypatch):
     add_job(tmp_path, range(10))
     write, calls = keyed.write_index, []
 
@@ -242,7 +240,7 @@ def test_two_jobs_that_merge_at_once_leave_each_log_counted_once(tmp_path, monke
     assert found(tmp_path, 40) == [*range(40)]
 
 
-def test_a_store_without_any_index_is_indexed_some_logs_at_a_time(tmp_path, monkeypatch):
+def test_store_without_an_index_is_indexed_in_portions(tmp_path, monkeypatch):
     for job in range(9):
         add_job(tmp_path, range(10 * job, 10 * job + 10))
     for path in indexes(tmp_path):
@@ -257,7 +255,7 @@ def test_a_store_without_any_index_is_indexed_some_logs_at_a_time(tmp_path, monk
     assert indexes(tmp_path)
 
 
-def test_needless_indexes_are_deleted_when_all_can_see_what_took_their_place(tmp_path, monkeypatch):
+def test_unused_indexes_are_deleted_after_a_delay(tmp_path, monkeypatch):
     add_job(tmp_path, range(10))
     add_job(tmp_path, range(10, 20))
     add_job(tmp_path, range(20, 30))
@@ -271,7 +269,7 @@ def test_needless_indexes_are_deleted_when_all_can_see_what_took_their_place(tmp
     assert found(tmp_path, 40) == [*range(40)]
 
 
-def test_an_index_that_cannot_be_written_costs_nothing(tmp_path, monkeypatch):
+def test_failed_writing_of_an_index_loses_nothing(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -282,7 +280,7 @@ def test_an_index_that_cannot_be_written_costs_nothing(tmp_path, monkeypatch):
     assert found(tmp_path, 10) == [*range(10)]
 
 
-def test_logs_that_were_removed_cut_or_put_back_are_as_they_are(tmp_path):
+def test_removed_truncated_or_restored_logs_are_noticed(tmp_path):
     add_job(tmp_path, range(10))
     add_job(tmp_path, range(10, 20))
     first, second = sorted(tmp_path.glob("*.numbers"))
@@ -297,7 +295,7 @@ def test_logs_that_were_removed_cut_or_put_back_are_as_they_are(tmp_path):
     assert found(tmp_path, 20) == [*range(20)]
 
 
-def test_keys_that_begin_alike_are_told_apart_however_many(tmp_path):
+def test_keys_with_a_common_prefix_are_distinguished(tmp_path):
     alike = [b"same 8 b" + number.to_bytes(8, "big") for number in range(40)]
     store = KeyedStore(tmp_path, NUMBERS)
     for one in alike[::2]:
@@ -306,23 +304,23 @@ def test_keys_that_begin_alike_are_told_apart_however_many(tmp_path):
     store.refresh()
     assert [len(store.records(one)) for one in alike] == [1, 0] * 20
     for dense in (0, 10**6):
-        index.DENSE, before = dense, index.DENSE
+        index.ROWS_PER_LOOKUP, before = dense, index.ROWS_PER_LOOKUP
         assert store.find(np.array(alike, KEY)).which.tolist() == [*range(0, 40, 2)]
-        index.DENSE = before
+        index.ROWS_PER_LOOKUP = before
 
 
-def test_a_key_inside_another_ones_row_is_not_found(tmp_path):
+def test_key_inside_another_row_is_not_found(tmp_path):
     add_job(tmp_path, range(10))
     (path,) = indexes(tmp_path)
     data = path.read_bytes()
     store = opened(tmp_path)
-    for at in range(1, index.ROW.itemsize):
+    for at in range(1, index.INDEX_ROW.itemsize):
         assert store.records(data[:8] + data[at + 8 : at + 16]) == []
 
 
 def write_until_killed(folder: Path) -> None:
-    """Add numbers, told on stdout once they are stored, in logs of a few."""
-    kind = Kind("numbers", ".numbers", scan, log_bytes=7 * NUMBER.itemsize)
+    """Add numbers in short logs; print each once it is stored."""
+    kind = LogKind("numbers", ".numbers", scan, log_bytes=7 * NUMBER.itemsize)
     store = KeyedStore(folder, kind)
     for number in range(10**9):
         store.add(record(number, number))
@@ -330,7 +328,7 @@ def write_until_killed(folder: Path) -> None:
 
 
 @pytest.mark.processes
-def test_kill_9_of_three_jobs_at_any_moment_loses_nothing_that_was_stored(tmp_path, monkeypatch):
+def test_killing_three_jobs_loses_no_stored_record(tmp_path, monkeypatch):
     monkeypatch.undo()
     rng, told = random.Random(0), Counter[int]()
     for _ in range(3):

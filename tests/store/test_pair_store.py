@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from psibench.errors import InputError
 from psibench.store import pairs
 from psibench.store.index import KEY
-from psibench.store.pairs import ROW, PairStore, pair_keys
+from psibench.store.pairs import SCORE_ROW, PairStore, pair_keys
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
 KEYS = pair_keys(PAIRS)
@@ -29,7 +29,7 @@ def files(store: PairStore) -> list[str]:
     return sorted(path.suffix for path in store.folder.iterdir())
 
 
-def test_keys_are_sixteen_bytes_that_tell_query_and_text_apart():
+def test_keys_distinguish_query_and_text():
     pairs = [("a", "b"), ("b", "a"), ("ab", ""), ("", "ab"), ("a", "b "), ("a\0b", "c"),
              ("a", "b\0c"), ("\ud800", "a")]  # fmt: skip
     keys = pair_keys(pairs)
@@ -37,7 +37,7 @@ def test_keys_are_sixteen_bytes_that_tell_query_and_text_apart():
     np.testing.assert_array_equal(pair_keys(pairs[:2]), keys[:2])
 
 
-def test_written_scores_are_found_again_in_the_order_asked_for(store):
+def test_stored_scores_are_returned_in_the_requested_order(store):
     with store:
         store.add(KEYS, RAW, SCORE)
     found = reopened(store).find(pair_keys([PAIRS[2], ("other", "a"), PAIRS[0], PAIRS[2]]))
@@ -48,7 +48,7 @@ def test_written_scores_are_found_again_in_the_order_asked_for(store):
     assert not PairStore(store.folder.parent, "e" * 64).find(KEYS).known.any()  # another reranker
 
 
-def test_block_that_fails_seals_what_was_added(store):
+def test_failing_block_seals_added_scores(store):
     def fail():
         with store:
             store.add(KEYS, RAW, SCORE)
@@ -60,7 +60,7 @@ def test_block_that_fails_seals_what_was_added(store):
 
 
 def flipped(data: bytes) -> bytes:
-    place = ROW.itemsize + 20
+    place = SCORE_ROW.itemsize + 20
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
@@ -68,7 +68,7 @@ def flipped(data: bytes) -> bytes:
     ("damage", "known"),
     [
         *(
-            (lambda data, n=n: data[: 2 * ROW.itemsize + n], [True, True, False])
+            (lambda data, n=n: data[: 2 * SCORE_ROW.itemsize + n], [True, True, False])
             for n in (1, 20, 35)
         ),
         (flipped, [True, False, True]),
@@ -76,7 +76,7 @@ def flipped(data: bytes) -> bytes:
     ids=["torn", "torn later", "torn near its end", "flipped bit"],
 )
 @pytest.mark.parametrize("is_sealed", [False, True])
-def test_damaged_rows_are_not_believed(store, damage, known, is_sealed):
+def test_damaged_rows_are_ignored(store, damage, known, is_sealed):
     store.add(KEYS, RAW, SCORE)
     if is_sealed:
         store.seal()
@@ -125,14 +125,14 @@ def test_two_jobs_writing_at_once_do_not_clash(store):
     assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
 
 
-def test_keys_that_end_in_zero_bytes_are_whole(store):
+def test_keys_may_end_in_zero_bytes(store):
     keys = np.frombuffer(b"\0" * 16 + b"a" + b"\0" * 15 + b"a\0b" + b"\0" * 13, KEY)
     with store:
         store.add(keys, RAW, SCORE)
     assert reopened(store).find(keys[::-1]).raw.tolist() == RAW.tolist()[::-1]
 
 
-def test_keys_that_share_their_beginning_are_told_apart(store):
+def test_keys_with_a_common_prefix_are_distinguished(store):
     keys = np.frombuffer(b"same 8 b" + b"12345678" + b"same 8 b" + b"87654321", KEY)
     with store:
         store.add(keys[1:], RAW[1:2], SCORE[1:2])
@@ -159,7 +159,7 @@ def test_store_is_a_dictionary_that_keeps_the_first_value(
     tmp_path_factory, batches, asked, per_log
 ):
     root = tmp_path_factory.mktemp("store")
-    short = replace(pairs.SCORES, log_bytes=per_log * ROW.itemsize)
+    short = replace(pairs.SCORES, log_bytes=per_log * SCORE_ROW.itemsize)
     with mock.patch.object(pairs, "SCORES", short):
         store = PairStore(root, "f" * 64)
     model: set[int] = set()

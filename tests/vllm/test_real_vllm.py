@@ -1,4 +1,4 @@
-"""Jobs with a vLLM that really runs: every task, two at once, kills, and what failures say."""
+"""Jobs with a real vLLM: every task, two jobs at once, kills, and messages of failures."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from tiny_chat import PROGRAMS
 from workflow_project import Project
 
 from psibench.errors import InputError
-from psibench.generate.ask import ask as ask_stage
+from psibench.generate.ask import run_ask as ask_stage
 from psibench.llm.run import ask_all
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan
@@ -23,7 +23,7 @@ KEY = "PSIBENCH_TEST_KEY"
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory) -> Project:
-    """The three recipes and every judge, by the stand-in."""
+    """The three recipes and every judge, run with the stand-in."""
     made = make_filter_project(tmp_path_factory.mktemp("project"))
     made.run()
     return made
@@ -43,10 +43,8 @@ def served(project: Project, server) -> dict:
     return config | {"llms": dict.fromkeys(JUDGES, llm)}
 
 
-def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
-    project, server, monkeypatch, tmp_path
-):
-    """On the tables that the stand-in's replies came to: random weights' would be all dropped."""
+def test_replies_to_every_task_fit_their_schemas(project, server, monkeypatch, tmp_path):
+    """Uses tables of the stand-in's replies, because replies of random weights would be dropped."""
     monkeypatch.setenv(KEY, server.secret.reveal())
     monkeypatch.chdir(project.folder)
     config = served(project, server)
@@ -78,7 +76,7 @@ def test_replies_to_every_task_of_the_three_recipes_fit_their_schemas(
     assert len(asked_tasks) == 12
 
 
-def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tmp_path):
+def test_killed_engine_ends_the_job_and_keeps_answers(settings, server, tmp_path):
     chosen = settings()
     others = set(processes_of(chosen.model)) | set(engines())
     job = start_job(chosen, tmp_path, 2000)
@@ -103,7 +101,7 @@ def test_a_killed_engine_ends_the_job_with_its_answers_kept(settings, server, tm
     ],
     ids=["no room", "too long a context", "not in the cache", "no argument"],
 )
-def test_what_a_failed_start_says_names_the_cause(settings, tmp_path, arguments, changes, words):
+def test_failed_start_names_the_cause(settings, tmp_path, arguments, changes, words):
     with pytest.raises(InputError, match=words) as caught:
         ask_all(items(1), settings(*arguments, **changes), store=tmp_path, on_outcome=print)
     said = str(caught.value)

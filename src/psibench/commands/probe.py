@@ -15,10 +15,10 @@ from psibench.commands.show import probe_lines
 from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.errors import InputError, nearest
-from psibench.formats.beir import read_queries, read_texts
+from psibench.formats.beir import read_query_file, read_texts
 from psibench.models.checkpoints import transformer_folder
 from psibench.models.counting import token_counter
-from psibench.models.declared import POSITIONS, declared_length, declared_number
+from psibench.models.declared import POSITIONS_KEY, declared_length, declared_number
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE
@@ -154,7 +154,7 @@ def find_model(
     if max_tokens is not None:
         return entry
     config = transformer_folder(Path(name)) / "config.json"
-    most = min(int(declared_number(config, POSITIONS) or MAX_TOKENS), MAX_TOKENS)
+    most = min(int(declared_number(config, POSITIONS_KEY) or MAX_TOKENS), MAX_TOKENS)
     most = declared_length(entry, Path(name)) or most
     return entry.model_copy(update={"max_tokens": most})
 
@@ -178,7 +178,7 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
         return {"corpora": str(folder / "corpus.parquet")}
-    without_texts = read_queries(args.queries)
+    without_texts = read_query_file(args.queries)
     texts = read_texts([args.queries], without_texts["_id"]).select("_id", "text")
     queries = without_texts.join(texts, on="_id", maintain_order="left")
     _refuse_unplaced(queries, corpus, args.queries)

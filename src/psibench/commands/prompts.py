@@ -7,7 +7,7 @@ from pathlib import Path
 from psibench.commands.base import add_config, read_given
 from psibench.errors import InputError
 from psibench.generate.ask import read_task_tables
-from psibench.llm.prompts import requests_of
+from psibench.llm.prompts import task_requests
 from psibench.plan.benchmarks import PlannedBenchmark, plan_benchmarks
 from psibench.plan.config import load_config, resolve_llms
 from psibench.tables.job import DomainJob, Job
@@ -64,7 +64,7 @@ def _rendered(args: argparse.Namespace) -> Iterator[str]:
                 missing.append(lacking)
                 continue
             section, rows = planned.asked(args.task, language), read_task_tables(task, domain)
-            for item, request in requests_of(task, section, prompt, llms[section.llm], rows):
+            for item, request in task_requests(task, section, prompt, llms[section.llm], rows):
                 known.append(item.id)
                 if item.id == args.row:
                     n_found += 1

@@ -1,4 +1,4 @@
-"""Encode what the store lacks of some texts: batches of like length under a token budget."""
+"""Encode the texts that the store lacks, in batches of similar length under a token budget."""
 
 import logging
 import time
@@ -16,20 +16,20 @@ from psibench.progress import Progress
 
 logger = logging.getLogger("psibench")
 
-PART_BYTES = 64 << 20
-"""Bytes of vectors at which a part is written whatever its tokens: token vectors are bulky."""
+_WRITE_BYTES = 64 << 20
+"""Bytes of finished vectors at which they are written, for token vectors, which are large."""
 
 
 @dataclass
 class EncodeStats:
-    """What an encoding job did and how fast.
+    """Counts and times of an encoding job.
 
     Attributes
     ----------
     asked
-        Texts, with what the store had.
+        Number of texts, including texts in the store.
     texts, tokens
-        Encoded now.
+        Encoded by this job.
     padded_tokens
         Tokens computed: texts times the longest of their batch.
     seconds
@@ -44,11 +44,11 @@ class EncodeStats:
 
     @property
     def padding_share(self) -> float:
-        """Share of the computed tokens that belong to no text."""
+        """Share of the computed tokens that are padding."""
         return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
 
     def log(self) -> None:
-        """Log what was done and how fast."""
+        """Log the number of texts and tokens, and the speed."""
         seconds = self.seconds or 1.0
         logger.info(
             "encoded %d of %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding)",
@@ -58,22 +58,21 @@ class EncodeStats:
 
 
 class TextEncoding:
-    """Encodes texts into a store, block by block, over all of a job.
+    """Encodes the texts of a job into a store, block by block.
 
-    A part is written as soon as enough texts are finished: a killed job loses at most one. Where
-    the device's memory is not enough for a batch, all from then on are half as large.
+    A part is written as soon as enough texts are finished: a killed job loses at most one part. If
+    the device's memory does not suffice for a batch, all later batches are half as large.
 
     Parameters
     ----------
     settings
-        ``tokens_per_batch`` (where it is 0, ``device``), ``tokens_per_part`` and
-        ``seconds_per_part`` count here.
+        Uses ``tokens_per_batch`` (for 0, ``device``), ``tokens_per_part`` and ``seconds_per_part``.
     stop
-        Asked before every batch. If it raises, what is finished is written first.
+        Checked before every batch. If it raises, finished texts are written first.
     expect
-        Called with the tokens of texts that are going to be encoded.
+        Called with the number of tokens that will be encoded.
     advance
-        Called with the tokens of texts that are encoded.
+        Called with the number of tokens that were encoded.
     """
 
     def __init__(
@@ -104,37 +103,37 @@ class TextEncoding:
         self._slowest_write_s = 0.0
 
     def add(self, keys: Sequence[bytes], items: Sequence[TokenizedText]) -> None:
-        """Encode those of some texts that the store lacks, the longest first.
+        """Encode the texts that the store lacks, the longest first.
 
         Parameters
         ----------
         keys
-            Address per text, its salt included; none that an earlier call had.
+            Address of each text, including its salt; none may occur in an earlier call.
 
         Raises
         ------
         InputError
-            If one text alone does not fit into the device's memory.
+            If a single text does not fit into the device's memory.
         """
         began = time.perf_counter()
         todo = self._store.missing(keys)
         self.stats.asked += len(keys)
-        self._expect(sum(items[place].n_tokens for place in todo))
+        self._expect(sum(items[i].n_tokens for i in todo))
         try:
-            for place, vectors in self._encode(todo, keys, items):
+            for i, vectors in self._encode(todo, keys, items):
                 self.stats.texts += 1
-                self.stats.tokens += items[place].n_tokens
-                self._done.append((keys[place], vectors))
-                self._done_tokens += items[place].n_tokens
+                self.stats.tokens += items[i].n_tokens
+                self._done.append((keys[i], vectors))
+                self._done_tokens += items[i].n_tokens
                 self._done_bytes += vectors.nbytes
-                if self._done_bytes >= PART_BYTES or self._is_time():
+                if self._done_bytes >= _WRITE_BYTES or self._is_time():
                     self._write()
-                self._advance(items[place].n_tokens)
-        finally:  # of a job that is stopped, too
+                self._advance(items[i].n_tokens)
+        finally:  # also if the job is stopped
             self.stats.seconds += time.perf_counter() - began
 
     def finish(self) -> None:
-        """Write what is not written yet."""
+        """Write the finished texts that are not written yet."""
         began = time.perf_counter()
         self._write()
         self.stats.seconds += time.perf_counter() - began
@@ -142,51 +141,52 @@ class TextEncoding:
     def _encode(
         self, todo: Sequence[int], keys: Sequence[bytes], items: Sequence[TokenizedText]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield texts that are finished, each with the vectors of all its windows in order.
+        """Yield each finished text's index and vectors.
 
-        Windows are sorted by length, then by address, whatever order the texts came in.
+        Windows are sorted by length, then by address, so that the order of texts has no effect.
         """
-        found: dict[int, list[np.ndarray | None]] = {
-            place: [None] * len(items[place].windows) for place in todo
+        by_window: dict[int, list[np.ndarray | None]] = {
+            i: [None] * len(items[i].windows) for i in todo
         }
-        windows = [(place, number) for place in todo for number in range(len(found[place]))]
+        windows = [(i, number) for i in todo for number in range(len(by_window[i]))]
         windows.sort(key=lambda w: (-len(items[w[0]].windows[w[1]]), keys[w[0]], w[1]))
-        lengths = [len(items[place].windows[number]) for place, number in windows]
+        lengths = [len(items[i].windows[number]) for i, number in windows]
         first = 0
         while first < len(windows):
             self._check_stop()
             batch = windows[first : first + _rows(lengths, first, self._budget.tokens)]
             vectors = self._forward(
-                [items[place].windows[number] for place, number in batch],
-                [items[place].content[number] for place, number in batch],
+                [items[i].windows[number] for i, number in batch],
+                [items[i].content[number] for i, number in batch],
             )
             if vectors is None:
                 continue
             first += len(batch)
-            for (place, number), vector in zip(batch, vectors, strict=True):
-                found[place][number] = vector
-                parts = [part for part in found[place] if part is not None]
-                if len(parts) == len(items[place].windows):
-                    yield place, items[place].vectors(parts)
-                    del found[place]
+            for (i, number), vector in zip(batch, vectors, strict=True):
+                by_window[i][number] = vector
+                encoded = [each for each in by_window[i] if each is not None]
+                if len(encoded) == len(items[i].windows):
+                    yield i, items[i].vectors(encoded)
+                    del by_window[i]
 
     def _forward(
         self, windows: list[np.ndarray], content: list[np.ndarray]
     ) -> list[np.ndarray] | None:
-        """Encode a batch; None where memory is short: the next ones are half as large."""
+        """Encode a batch; return None if memory does not suffice (`TokenBudget.run`)."""
         rows, longest = len(windows), len(windows[0])
         try:
             vectors = self._budget.run(
                 lambda: self._encoder.forward(windows, content), rows=rows, longest=longest
             )
-        except (IndexError, RuntimeError) as error:  # on a CPU, and on a GPU
-            said = str(error).partition("\n")[0]
-            if isinstance(error, RuntimeError) and "device-side assert" not in said:
+        except (IndexError, RuntimeError) as error:  # on a CPU and on a GPU, respectively
+            reason = str(error).partition("\n")[0]
+            if isinstance(error, RuntimeError) and "device-side assert" not in reason:
                 raise
             last = max(int(window.max(initial=-1)) for window in windows)
             raise InputError(
-                f"a text has a token that the model has no vector for, {last} perhaps ({said}): "
-                "its tokenizer is another model's, or has words added that were not trained"
+                f"a text has a token, maybe {last}, for which the model has no embedding "
+                f"({reason}): its tokenizer is another model's, or has added words that were not "
+                "trained"
             ) from error
         if vectors is not None:
             self.stats.padded_tokens += rows * longest
@@ -202,7 +202,7 @@ class TextEncoding:
             raise
 
     def _is_time(self) -> bool:
-        """Say whether enough is finished for a part: few large files rather than many."""
+        """Return whether enough texts are finished for a part; a few large parts are best."""
         if self._done_tokens < self._settings.tokens_per_part:
             return False
         return time.perf_counter() - self._written >= self._settings.seconds_per_part
@@ -219,10 +219,10 @@ class TextEncoding:
 
 
 def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int) -> int:
-    """Return how many windows from ``first`` on make a batch; lengths descend.
+    """Return the size of a batch of windows that begins at ``first``; lengths descend.
 
-    It ends where the budget does, or before a window that would be padded by more than an eighth,
-    once an eighth of the budget is used: that keeps a device busy.
+    The batch ends at the token budget, or earlier, once an eighth of the budget is used, before a
+    window that would be padded by more than an eighth. That keeps the device busy.
     """
     longest = max(1, lengths[first])
     most = max(1, tokens_per_batch // longest)
@@ -244,15 +244,15 @@ def encode_texts(
     stop: StopCheck | None = None,
     description: str,
 ) -> EncodeStats:
-    """Encode the texts that are not in the store yet, each distinct one once.
+    """Encode the texts that are not in the store yet, each distinct text once.
 
-    The other texts, their order, and where a killed job was resumed change a vector by rounding
-    only: see ``models.protocols``.
+    Other texts, their order, and an interruption change a vector by rounding only: see
+    ``models.protocols``.
 
     Raises
     ------
     InputError
-        If one text alone does not fit into the device's memory.
+        If a single text does not fit into the device's memory.
     """
     salt = encoder.salt(role)
     distinct = list(dict.fromkeys(texts))

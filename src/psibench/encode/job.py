@@ -1,9 +1,9 @@
 """Stage ``encode``: the vectors of a language's texts.
 
-A job encodes the texts of a benchmark in one language that a model's store lacks. It writes where
-each text's vectors are and how much of the text the model read. Texts are read in blocks, because
-those of a language do not fit into memory. Several jobs can share the texts of a language: each
-takes the texts whose address is in its slice, and writes the rows of these.
+A job encodes the texts of a benchmark in one language that a model's store lacks. It writes the
+address of each text's vectors and how much of the text the model read. Texts are read in blocks,
+because those of a language may not fit into memory. Several jobs can share the texts of a language:
+each takes the texts whose address is in its slice, and writes their rows.
 """
 
 import logging
@@ -35,14 +35,14 @@ from psibench.text.lengths import in_blocks
 logger = logging.getLogger("psibench")
 
 ENCODED = ENCODINGS.empty().select("key", "n_tokens", "visible_char_end").schema
-"""What encoding a text gives: its address, and what the model read of it."""
-TEXTS: tuple[tuple[Role, str, TableSpec], ...] = (
+"""Result of encoding a text: the address of its vectors, and how much the model read."""
+_TEXT_INPUTS: tuple[tuple[Role, str, TableSpec], ...] = (
     ("document", "corpora", CORPUS),
     ("query", "queries", QUERIES),
 )
-"""What is encoded: role, input, its tables."""
+"""Role, input and table of the texts to encode."""
 BLOCK_CHARS = 4_000_000
-"""Characters of a block: about 30 MB with their tokens, three of which are in memory."""
+"""Characters of a block: about 30 MB with their tokens; three blocks are in memory."""
 
 
 # --- The texts of a job ---
@@ -58,32 +58,34 @@ class Source:
     spec: TableSpec
 
     def ids(self) -> pl.Series:
-        """Read the ids; InputError if the table does not fit its schema."""
+        """Return the ids; raises InputError if the table does not fit its schema."""
         return self.domain.columns(self.table, self.spec, ("_id",)).get_column("_id")
 
     def labelled(self, encoded: pl.DataFrame) -> pl.DataFrame:
-        """Return ENCODINGS rows of the ``ENCODED`` columns of all texts, in order."""
+        """Return ENCODINGS rows from the ``ENCODED`` columns of all texts, in order."""
         role, domain = pl.lit(self.role).alias("role"), pl.lit(self.domain.name).alias("domain")
         return encoded.select(role, domain, self.ids(), *ENCODED)
 
     def texts(self) -> Iterator[str]:
-        """Read the texts in order, few at a time."""
+        """Yield the texts in order, reading a few at a time."""
         for batch in self.domain.batches(self.table, ("text",)):
             yield from batch.column("text").to_pylist()
 
 
 def list_sources(job: Job) -> list[Source]:
-    """List the job's texts in the order of the encodings table."""
+    """List the job's sources in the order of the encodings table."""
     return [
-        Source(role, domain, table, spec) for domain in job.domains() for role, table, spec in TEXTS
+        Source(role, domain, table, spec)
+        for domain in job.domains()
+        for role, table, spec in _TEXT_INPUTS
     ]
 
 
-Block = tuple[list[bytes], list[TokenizedText], int]
-"""Distinct texts of one source: addresses and tokens; characters of all texts read until then."""
+TextBlock = tuple[list[bytes], list[TokenizedText], int]
+"""Distinct texts of one source: addresses and tokens; number of characters read so far."""
 
 
-def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Slice) -> Iterator[Block]:
+def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Slice) -> Iterator[TextBlock]:
     """Read and tokenize each distinct text of a shard once.
 
     A block has at most ``BLOCK_CHARS`` characters, or one text.
@@ -93,17 +95,17 @@ def read_blocks(encoder: Encoder, sources: Sequence[Source], shard: Slice) -> It
     for source in sources:
         new = _new_texts(source, encoder.salt(source.role), shard, seen, n_chars)
         for block in in_blocks(new, lambda keyed: len(keyed[1]), BLOCK_CHARS):
-            keys, texts, read = map(list, zip(*block, strict=True))
-            n_chars = read[-1]
+            keys, texts, chars_read = map(list, zip(*block, strict=True))
+            n_chars = chars_read[-1]
             yield keys, encoder.tokenize(texts, source.role), n_chars
 
 
 def _new_texts(
     source: Source, salt: str, shard: Slice, seen: set[bytes], n_chars: int
 ) -> Iterator[tuple[bytes, str, int]]:
-    """Yield the texts of a shard that are not ``seen`` yet, each with its address.
+    """Yield address, text and characters read so far for a shard's texts that are not ``seen``.
 
-    And with the characters of all texts up to it, ``n_chars`` of them in earlier sources.
+    ``n_chars`` characters were read from earlier sources.
     """
     for text in source.texts():
         n_chars += len(text)
@@ -114,7 +116,7 @@ def _new_texts(
 
 
 def count_chars(sources: Sequence[Source]) -> int:
-    """Count the characters of all texts; those of documents are in their table."""
+    """Return the number of characters of all texts; the documents' table has theirs."""
     total = 0
     for source in sources:
         if source.role == "document":
@@ -125,8 +127,8 @@ def count_chars(sources: Sequence[Source]) -> int:
     return total
 
 
-def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yield blocks while a thread makes the next one."""
+def prefetched(blocks: Iterator[TextBlock]) -> Iterator[TextBlock]:
+    """Yield blocks while a thread prepares the next one."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, blocks, None)
         while (block := coming.result()) is not None:
@@ -139,22 +141,22 @@ def prefetched(blocks: Iterator[Block]) -> Iterator[Block]:
 
 @stage("encode", version=3, offline=True)
 def run_encode(job: Job) -> None:
-    """Encode all domains of a language into the store and write where each text's vectors are.
+    """Encode all domains of a language into the store and write an ENCODINGS table.
 
-    Inputs: ``corpora`` and ``queries``. Writes an ENCODINGS table. A job with a ``portion``, e.g.
-    ``/2-of-7``, encodes and lists the texts whose address is in this slice.
+    Inputs: ``corpora`` and ``queries``. A job with a ``portion``, e.g. ``/2-of-7``, encodes and
+    lists the texts whose address is in this slice.
 
     Raises
     ------
     InputError
         If a table or the checkpoint cannot be read, or a text does not fit into the memory.
     Stopped
-        If the job has to end early; what it finished is stored.
+        If the job has to end early; finished texts are stored.
     """
     model, shard = job.value("model"), Slice.parse(job.value("portion", default=""))
     entry, settings = job.value("entry", EncoderEntry), job.settings(Encoding)
     sources = list_sources(job)
-    for source in sources:  # before a model is loaded: a GPU would wait
+    for source in sources:  # fail early, before a model is loaded
         source.ids()
     encoder, dtype = open_encoder(entry, settings)
     vectors = open_store(
@@ -163,18 +165,20 @@ def run_encode(job: Job) -> None:
         fingerprint=encoder.fingerprint,
         storage=settings.storage,
     )
-    encoded = encode_texts(
+    encoded = encode_sources(
         encoder, vectors, sources, settings, shard=shard, title=f"encoding {model}"
     )
     params = retrieval_params(entry) | {
         "dtype": dtype,
         "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
     }
-    rows = pl.concat(rows_of(one, encoded, encoder.salt(one.role), shard) for one in sources)
+    rows = pl.concat(
+        rows_of(source, encoded, encoder.salt(source.role), shard) for source in sources
+    )
     job.write("encodings", rows, ENCODINGS, params=params, revisions=revisions_of(model, entry))
 
 
-def encode_texts(
+def encode_sources(
     encoder: Encoder,
     vectors: EmbeddingStore,
     sources: Sequence[Source],
@@ -185,7 +189,7 @@ def encode_texts(
 ) -> pl.DataFrame:
     """Encode the texts of a shard that the store lacks, block by block.
 
-    Returns the ``ENCODED`` columns of the texts of the shard, a row for each distinct one.
+    Returns the ``ENCODED`` columns of the texts of the shard, a row for each distinct text.
     """
     n_chars, read_chars = max(1, count_chars(sources)), 0
     frames = [pl.DataFrame(schema=ENCODED)]
@@ -195,13 +199,13 @@ def encode_texts(
             vectors,
             settings,
             stop=stop,
-            # Texts that are not read yet are taken to be like those that are.
+            # Assumes that the remaining texts have as many tokens per character.
             expect=lambda n_tokens: progress.expect(n_tokens, share=read_chars / n_chars),
             advance=progress.advance,
         )
         try:
-            for keys, items, until in prefetched(read_blocks(encoder, sources, shard)):
-                read_chars = until
+            for keys, items, chars_so_far in prefetched(read_blocks(encoder, sources, shard)):
+                read_chars = chars_so_far
                 rows = [
                     (key, item.n_tokens, item.visible_char_end)
                     for key, item in zip(keys, items, strict=True)
@@ -216,43 +220,43 @@ def encode_texts(
 
 
 def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]:
-    """Load an encoder on the device that the settings ask for.
+    """Load an encoder on the device in the settings.
 
-    Also returns its number format: the entry's, else that of the settings.
+    Also returns its number format: the entry's, else that in the settings.
     """
     device = pick_device(settings.device)
     dtype = getattr(entry, "dtype", None) or settings.dtype
     if dtype == "auto":
         dtype = fast_dtype(device)
     encoder = load_encoder(entry, device=device, dtype=dtype)
-    # Some encoders have one number format only.
+    # Some encoders have only one number format.
     used = str(getattr(encoder, "dtype", "float32"))
     logger.info("device %s, dtype %s", device, used)
     return encoder, used
 
 
 def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:
-    """Return which checkpoint a model is, for the provenance."""
+    """Return the identity of a model's checkpoint, for the provenance."""
     return {f"model:{model}": checkpoint_identity(entry.checkpoint, entry.revision)}
 
 
 def rows_of(source: Source, encoded: pl.DataFrame, salt: str, shard: Slice) -> pl.DataFrame:
-    """Return ENCODINGS rows of the texts of a source that are in a shard, in the source's order.
+    """Return ENCODINGS rows of a source's texts that are in a shard, in the source's order.
 
     Raises
     ------
     InputError
-        If a text was not encoded: its table changed while the job was running.
+        If a text was not encoded because its table changed while the job was running.
     """
     keys = [text_key(text, salt=salt) for text in source.texts()]
-    named = pl.DataFrame(
+    addressed = pl.DataFrame(
         [source.ids(), pl.Series("key", keys, pl.Binary)],
     ).filter(pl.Series([shard.has(key) for key in keys], dtype=pl.Boolean))
-    rows = named.join(encoded, on="key", how="left", maintain_order="left")
+    rows = addressed.join(encoded, on="key", how="left", maintain_order="left")
     if n_missing := rows.get_column("n_tokens").null_count():
         raise InputError(
-            f"{source.domain}, {source.table}: {n_missing} of {rows.height} texts are not encoded; "
-            "the table changed while they were. Run again."
+            f"{source.domain}, {source.table}: {n_missing} of {rows.height} texts are not encoded, "
+            "because the table changed while the job was running. Run again."
         )
     role, domain = pl.lit(source.role).alias("role"), pl.lit(source.domain.name).alias("domain")
     return rows.select(role, domain, "_id", *ENCODED)

@@ -1,4 +1,4 @@
-"""The rows of an encodings table that a job asks about."""
+"""Rows of an encodings table for a job."""
 
 import polars as pl
 
@@ -9,15 +9,15 @@ from psibench.tables.spec import TableSpec
 
 
 def own_rows(job: Job, encodings: str, role: Role, *, own: str, spec: TableSpec) -> pl.DataFrame:
-    """Read where the vectors of a role's texts are, of the job's domains.
+    """Return the addresses of the vectors of a role's texts in the job's domains.
 
     Parameters
     ----------
     encodings
         The input with the ENCODINGS table.
     own
-        The input with the tables of the benchmark's own texts, of ``spec``, where the encodings are
-        of a wider view. Without tables all texts that were encoded are read.
+        The input with the tables of the benchmark's texts, of ``spec``, if more texts were encoded.
+        Without tables all encoded texts are returned.
 
     Returns
     -------

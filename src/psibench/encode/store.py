@@ -1,12 +1,13 @@
-"""The content-addressed store of vectors: a text is encoded once per model, whoever asks.
+"""The content-addressed store of vectors: each model encodes a text once, for all jobs.
 
-A store is a folder ``{root}/{fingerprint}`` of Parquet parts (`psibench.store.parts`), written
-whole and never changed, which are the logs of a `psibench.store.keyed`: any number of jobs may read
-and add at once. A text that two jobs encoded at once is in two parts, and the first one counts.
+A store is a folder ``{root}/{fingerprint}`` of Parquet parts (`psibench.store.parts`), which are
+written atomically and never changed. They are the logs of a `psibench.store.keyed`, so that any
+number of jobs may read and add at the same time. If two jobs encoded a text at the same time, it is
+in two parts, and the first one counts.
 
-A part has the column `key` and, where each text has one vector, `values`: one fixed-size list of
-``dim`` float32 or float16 numbers per text. Otherwise `values` holds one large list of such lists
-per text, and `n_vectors` says how many.
+A part has the column `key` and, if each text has one vector, `values`: one fixed-size list of
+``dim`` float32 or float16 numbers per text. Otherwise `values` has one large list of such lists per
+text, and `n_vectors` their number.
 """
 
 import hashlib
@@ -24,15 +25,15 @@ import pyarrow.parquet as pq
 from psibench.config.sections import Storage
 from psibench.errors import InputError
 from psibench.store.index import KEY, content_key
-from psibench.store.keyed import KeyedStore, Kind, Records, Scan
+from psibench.store.keyed import KeyedStore, LogKind, Records, Scan
 from psibench.store.parts import (
-    PART,
+    PART_SUFFIX,
     damaged_part,
     is_key,
     key_column,
     part_paths,
     read_part,
-    write_part,
+    write_store_part,
 )
 from psibench.store.vectors import Vectors, cuts, ragged_ranges
 from psibench.tables import read_provenance
@@ -40,23 +41,26 @@ from psibench.tables import read_provenance
 MARKER = "vectors_per_text"
 PAID = "paid_tokens"
 PART_BYTES = 32 * 1024 * 1024
-"""Vectors in one part, so that a part can be read into memory."""
+"""Bytes of vectors in one part, so that a part can be read into memory."""
 READ_AHEAD = 2
-"""Parts read while the one before them is worked on."""
+"""Parts that are read while the caller processes the one before them."""
 
 
 def text_key(text: str, *, salt: str = "") -> bytes:
-    """Address of a text's vectors: 16 bytes of the sha256 of salt (the prompt, say) and text."""
+    """Return the address of a text's vectors: 16 bytes of the sha256 of salt and text.
+
+    The salt is, for example, the prompt.
+    """
     return content_key(salt, text)
 
 
 def key_array(keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
-    """Return keys as (n,) of 16 bytes each."""
+    """Return keys as an (n,) array of 16 bytes each."""
     return keys if isinstance(keys, np.ndarray) else np.frombuffer(b"".join(keys), KEY)
 
 
 def store_fingerprint(fingerprint: str, storage: Storage) -> str:
-    """Name what decides the bits that are stored: float32 keeps those of the model."""
+    """Fingerprint of the stored vectors; for float32 it is the model's."""
     if storage == "float32":
         return fingerprint
     return hashlib.sha256(f"{fingerprint}\0{storage}".encode()).hexdigest()
@@ -65,12 +69,12 @@ def store_fingerprint(fingerprint: str, storage: Storage) -> str:
 def open_store(
     model: str, *, store: str | Path, fingerprint: str, storage: Storage = "float32"
 ) -> "EmbeddingStore":
-    """Open a model's store, as the fingerprint of an encodings table or of an encoder names it."""
+    """Open a model's store by the fingerprint of an encodings table or of an encoder."""
     return EmbeddingStore(Path(store) / "embeddings" / model, fingerprint, storage=storage)
 
 
 def paid_tokens(root: str | Path) -> int:
-    """Sum the tokens that a service was paid for, over all vectors of a model below ``root``."""
+    """Return the tokens paid to a service for all vectors of a model below ``root``."""
     total = 0
     for path in (path for folder in Path(root).glob("*/") for path in part_paths(folder)):
         try:
@@ -89,10 +93,10 @@ class EmbeddingStore:
     root
         Folder of the stores of one model.
     fingerprint
-        The model's, or what `store_fingerprint` made of it.
+        Fingerprint of the model, or a result of `store_fingerprint`.
     storage
-        Format that `add` writes. What is read comes back as float32 in any case; to read, the
-        fingerprint from `store_fingerprint` is enough.
+        Format that `add` writes. Vectors are always returned as float32; to read, the fingerprint
+        from `store_fingerprint` suffices.
     """
 
     def __init__(self, root: str | Path, fingerprint: str, *, storage: Storage = "float32") -> None:
@@ -101,38 +105,38 @@ class EmbeddingStore:
         self._parts = _Parts(self.folder)
 
     def missing(self, keys: Sequence[bytes]) -> list[int]:
-        """Return the indices of the first occurrences of keys that are not stored."""
-        asked = key_array(keys)
-        absent = np.delete(np.arange(len(asked)), self._parts.find(asked).which)
-        first = np.unique(asked[absent], return_index=True)[1]
-        found: list[int] = absent[np.sort(first)].tolist()
-        return found
+        """Return the indices of keys that are not stored, the first occurrence of each."""
+        array = key_array(keys)
+        absent = np.delete(np.arange(len(array)), self._parts.find(array).which)
+        first = np.unique(array[absent], return_index=True)[1]
+        missing: list[int] = absent[np.sort(first)].tolist()
+        return missing
 
     def add(
         self, keys: Sequence[bytes], vectors: Sequence[np.ndarray], *, paid_tokens: int = 0
     ) -> None:
-        """Write parts of bounded size, each whole or not at all.
+        """Write parts of bounded size, each atomically.
 
         Parameters
         ----------
         vectors
-            (n_vectors, dim) of each text; a text larger than a part makes one of its own.
+            (n_vectors, dim) of each text; a text larger than a part makes a part by itself.
         paid_tokens
-            Tokens that a service was paid for; the first part says so (`paid_tokens`).
+            Tokens that were paid to a service; the first part records them (`paid_tokens`).
 
         Raises
         ------
         InputError
-            If a number is not finite, or not in the format of the store.
+            If a number is not finite, or not in the range of the store's format.
         """
         size = np.dtype(self._storage).itemsize
-        first, room = 0, PART_BYTES
+        first, bytes_left = 0, PART_BYTES
         for last, vector in enumerate(vectors):
             needed = vector.size * size
-            if needed > room and last > first:
+            if needed > bytes_left and last > first:
                 self._write(keys[first:last], vectors[first:last], paid_tokens)
-                first, room, paid_tokens = last, PART_BYTES, 0
-            room -= needed
+                first, bytes_left, paid_tokens = last, PART_BYTES, 0
+            bytes_left -= needed
         if first < len(keys):
             self._write(keys[first:], vectors[first:], paid_tokens)
 
@@ -143,14 +147,14 @@ class EmbeddingStore:
         _write_part(self.folder, keys, vectors, self._storage, metadata)
 
     def count(self, keys: Sequence[bytes] | np.ndarray) -> np.ndarray:
-        """Count the vectors of texts, (n,) int64 in the order of ``keys``; none of them is read.
+        """Return the number of vectors of each text, (n,) int64, without reading them.
 
         Raises InputError if a key is not stored, as `load` and `blocks` do.
         """
         return self._parts.require(key_array(keys)).counts
 
     def documents(self, keys: np.ndarray, *, block_bytes: int) -> "Vectors | StoredDocuments":
-        """Return a corpus: its vectors, where they fit one block, or those that are read anew."""
+        """Return a corpus: its vectors if they fit into one block, else vectors read on demand."""
         fits = 4 * int(self.count(keys).sum()) * self._parts.dim <= block_bytes
         return self.load(keys) if fits else StoredDocuments(self, keys)
 
@@ -158,37 +162,39 @@ class EmbeddingStore:
         """Load the vectors of texts, in the order of ``keys``."""
         offsets = np.concatenate([[0], np.cumsum(self.count(keys), dtype=np.int64)])
         values = np.empty((offsets[-1], self._parts.dim if offsets[-1] else 0), dtype=np.float32)
-        for places, found in self.blocks(keys, PART_BYTES) if offsets[-1] else ():
-            values[ragged_ranges(offsets[places], found.counts)] = found.values
+        for texts, vectors in self.blocks(keys, PART_BYTES) if offsets[-1] else ():
+            values[ragged_ranges(offsets[texts], vectors.counts)] = vectors.values
         return Vectors(values, offsets)
 
     def blocks(
         self, keys: Sequence[bytes] | np.ndarray, block_bytes: int
     ) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield places in ``keys``, (n,) int64, with the vectors of these texts.
+        """Yield the vectors of some texts, with their indices in ``keys``, (n,) int64.
 
-        Each place comes once, in the order of the store's parts. Besides the keys, a block and
-        the parts read ahead are in memory.
+        Each index occurs once, in the order of the store's parts. The keys, one block and the parts
+        read ahead are in memory.
 
         Parameters
         ----------
         block_bytes
-            Memory of the vectors of one block as float32; a text that needs more comes alone.
+            Memory of the vectors of one block as float32; a text that needs more is a block by
+            itself.
         """
         texts = self._parts.require(key_array(keys))
         order, dim = np.lexsort((texts.rows, texts.parts)), self._parts.dim
         texts = texts.take(order)
         offsets = np.concatenate([[0], np.cumsum(texts.counts)])
-        # A text without vectors needs room for its place, too.
+        # A text without vectors counts, too, because its offset takes memory.
         runs = cuts(offsets + np.arange(len(offsets)) // dim, max(1, block_bytes // (4 * dim)))
         ends = iter(runs[1:])
         end, start = next(ends, 0), 0
         values = np.empty((0, dim), dtype=np.float32)
-        for run, found in texts.read(runs[:-1]):
+        for run, vectors in texts.read(runs[:-1]):
             if run.start == start:
                 values = np.empty((offsets[end] - offsets[start], dim), dtype=np.float32)
             shift = offsets[start]
-            values[offsets[run.start] - shift : offsets[run.stop] - shift] = found.reshape(-1, dim)
+            inside = slice(offsets[run.start] - shift, offsets[run.stop] - shift)
+            values[inside] = vectors.reshape(-1, dim)
             if run.stop == end:
                 yield order[start:end], Vectors(values, offsets[start : end + 1] - shift)
                 start, end = end, next(ends, end)
@@ -203,7 +209,7 @@ class StoredDocuments:
 
     @property
     def n_documents(self) -> int:
-        """Documents of the corpus."""
+        """Number of documents in the corpus."""
         return len(self.keys)
 
     @property
@@ -212,48 +218,49 @@ class StoredDocuments:
         return bool((self.store.count(self.keys) == 1).all())
 
     def take(self, documents: np.ndarray) -> "StoredDocuments":
-        """Return some documents, numbered in the order given."""
+        """Return some documents, numbered in the given order."""
         return StoredDocuments(self.store, self.keys[documents])
 
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield documents in the order of the store; see `DocumentVectors`."""
+        """Yield documents in the store's order; see `DocumentVectors`."""
         return self.store.blocks(self.keys, block_bytes)
 
 
 class _Parts:
-    """Which text is where in a store's parts; `dim` has the numbers of a vector."""
+    """Locations of texts in a store's parts; `dim` is the dimension of its vectors."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.dim = 1
-        self._stored = KeyedStore(folder, PARTS)
+        self._stored = KeyedStore(folder, VECTOR_PARTS)
 
     def find(self, keys: np.ndarray) -> Records:
-        """Return where those of the keys that are stored are: in the first part that has one."""
+        """Return the locations of the stored keys; if several parts have a key, the first one's."""
         self._stored.refresh()
         for name, dim in zip(self._stored.names, self._stored.summaries(), strict=True):
-            if dim not in (1, self.dim) and self.dim > 1:  # 1: of texts without vectors alone
-                words = f"its vectors have {dim} dimensions, those of others {self.dim}"
-                raise damaged_part(self.folder / name, HOLDS, words)
+            if dim not in (1, self.dim) and self.dim > 1:  # 1: only texts without vectors
+                reason = f"its vectors have {dim} dimensions, other parts have {self.dim}"
+                raise damaged_part(self.folder / name, HOLDS, reason)
             self.dim = max(self.dim, dim)
         return self._stored.find(keys).first()
 
     def require(self, keys: np.ndarray) -> "_Texts":
-        """Return where the text of each key is; InputError if one is not stored."""
+        """Return the location of each key's text; raise InputError if one is not stored."""
         found = self.find(keys)
         absent = len(keys) - len(found.which)
         if absent:
             raise InputError(
-                f"{self.folder}: {absent} of {len(keys)} texts have no vectors here. The store was "
-                "deleted or moved after encoding; delete results/*/encodings and run again."
+                f"{self.folder}: {absent} of {len(keys)} texts have no vectors here, because the "
+                "store was deleted or moved after encoding; delete results/*/encodings and run "
+                "again."
             )
         paths = [self.folder / name for name in found.names]
-        return _Texts(paths, found.logs, found.places, found.sizes)
+        return _Texts(paths, found.logs, found.starts, found.sizes)
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """Where texts are: number of the part, row in it, and vectors there, each (n_texts,) int64."""
+    """Locations of texts: number of the part, row, number of vectors, each (n_texts,) int64."""
 
     paths: list[Path]
     parts: np.ndarray
@@ -261,13 +268,12 @@ class _Texts:
     counts: np.ndarray
 
     def take(self, order: np.ndarray) -> "_Texts":
-        """Return them in another order."""
         return _Texts(self.paths, self.parts[order], self.rows[order], self.counts[order])
 
     def read(self, cuts: Sequence[int]) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield runs of texts, which ascend, with their vectors, (n_vectors, dim) float32.
+        """Yield runs of ascending texts with their vectors, (n_vectors, dim) float32.
 
-        A run lies in one part and crosses no cut; a part is read once, ahead of its turn.
+        A run is within one part and contains no cut; a part is read once, ahead of its use.
         """
         turns = np.flatnonzero(np.diff(self.parts)) + 1
         edges = np.unique(np.concatenate([[0], turns, np.asarray(cuts, dtype=np.int64)]))
@@ -283,7 +289,7 @@ class _Texts:
 
 
 def _read_ahead(paths: Sequence[Path]) -> Iterator[Vectors]:
-    """Yield the vectors of parts, the next ones being read meanwhile."""
+    """Yield the vectors of parts while threads read the next ones."""
     waiting: deque[Future[Vectors]] = deque()
     with ThreadPoolExecutor(READ_AHEAD) as pool:
         for path in paths:
@@ -303,7 +309,7 @@ def _take(vectors: Vectors, rows: np.ndarray) -> np.ndarray:
         chosen = vectors.take(rows).values
     if chosen.dtype == np.float32:
         return chosen
-    import torch  # widens float16 with the processor's own instruction, which numpy does not
+    import torch  # converts float16 by a CPU instruction, which numpy does not use
 
     return torch.from_numpy(chosen).float().numpy()
 
@@ -333,23 +339,23 @@ def _write_part(
             "values": pa.LargeListArray.from_arrays(offsets, lists, type=nested),
         }
     kind = "one" if len(columns) == 1 else "several"
-    write_part(folder, keys, columns, metadata={MARKER: kind, "dim": str(dim), **metadata})
+    write_store_part(folder, keys, columns, metadata={MARKER: kind, "dim": str(dim), **metadata})
 
 
 def _refuse(folder: Path, flat: np.ndarray, storage: Storage) -> None:
     if not np.isfinite(flat).all():
         raise InputError(
-            f"{folder}: the model gave vectors with numbers that are not finite (nan or inf), as "
-            "happens in a number format too narrow for it; set its dtype to bfloat16 or float32"
+            f"{folder}: the model returned vectors with numbers that are not finite (nan or inf), "
+            "maybe because its number format is too narrow; set its dtype to bfloat16 or float32"
         )
     raise InputError(
-        f"{folder}: a vector has {float(np.abs(flat).max()):g}, more than {storage} can hold; "
-        "set encoding.storage to float32"
+        f"{folder}: a vector has the number {float(np.abs(flat).max()):g}, which is too large for "
+        f"{storage}; set encoding.storage to float32"
     )
 
 
 def _scan(path: Path) -> Scan:
-    """Read what a part holds but the vectors; its summary is their dimensions."""
+    """Read a part except its vectors; the summary is their dimension."""
     table, dim = _read(path, "key", "n_vectors")
     keys = key_column(table.column("key"))
     counts = np.ones(len(keys), dtype=np.int64)
@@ -359,7 +365,7 @@ def _scan(path: Path) -> Scan:
 
 
 def _read_vectors(path: Path) -> Vectors:
-    """Read the vectors of a part in the format they are stored in."""
+    """Read the vectors of a part, in their stored format."""
     table, dim = _read(path, "values", "n_vectors")
     column: Any = table.column("values").combine_chunks()
     if isinstance(column, pa.ChunkedArray):
@@ -368,27 +374,27 @@ def _read_vectors(path: Path) -> Vectors:
         return Vectors(column.values.to_numpy().reshape(-1, dim), np.arange(len(column) + 1))
     offsets = column.offsets.to_numpy()
     if not np.array_equal(np.diff(offsets), table.column("n_vectors").to_numpy()):
-        raise damaged_part(path, HOLDS, "n_vectors are not as many as there are")
+        raise damaged_part(path, HOLDS, "n_vectors differs from the number of vectors")
     return Vectors(column.values.values.to_numpy().reshape(-1, dim), offsets)
 
 
 def _read(path: Path, *names: str) -> tuple[pa.Table, int]:
-    """Read columns of a part, those of `OPTIONAL` if it has them; and its vectors' dimensions."""
-    columns = {name: COLUMNS[name] for name in names}
+    """Return columns of a part, optional ones if it has them, and its vectors' dimension."""
+    columns = {name: _PART_COLUMNS[name] for name in names}
     table = read_part(path, columns, marker=MARKER, holds=HOLDS, optional=OPTIONAL)
-    told = (table.schema.metadata or {}).get(b"dim", b"")
-    dim = int(told) if told.isdigit() and len(told) < 9 else 0
+    recorded = (table.schema.metadata or {}).get(b"dim", b"")
+    dim = int(recorded) if recorded.isdigit() and len(recorded) < 9 else 0
     kind = _vectors_of(table.column("values").type) if "values" in names else None
     is_several = "n_vectors" in table.column_names
     if not 0 < dim <= MOST_DIM or (kind is not None and kind.list_size != dim):
-        raise damaged_part(path, HOLDS, f"its vectors have no {dim} dimensions")
+        raise damaged_part(path, HOLDS, f"its vectors do not have {dim} dimensions")
     if "values" in names and is_several != pa.types.is_large_list(table.column("values").type):
-        raise damaged_part(path, HOLDS, "it has vectors without their number")
+        raise damaged_part(path, HOLDS, "the type of its vectors does not fit its columns")
     return table, dim
 
 
 def _vectors_of(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a vector in a column: of one for each text, or of several."""
+    """Return the type of a vector in a column with one or several vectors per text."""
     return kind.value_type if pa.types.is_large_list(kind) else kind
 
 
@@ -398,34 +404,34 @@ def _are_vectors(kind: pa.DataType) -> bool:
 
 
 HOLDS = "vectors"
-COLUMNS = {"key": is_key, "n_vectors": pa.types.is_int32, "values": _are_vectors}
+_PART_COLUMNS = {"key": is_key, "n_vectors": pa.types.is_int32, "values": _are_vectors}
 OPTIONAL = ("n_vectors",)
 MOST_DIM = 1 << 20
-PARTS = Kind("part", PART, _scan, grows=False)
+VECTOR_PARTS = LogKind("part", PART_SUFFIX, _scan, grows=False)
 
 
 def fingerprint_of(encodings: Sequence[str]) -> str:
-    """Return the fingerprint of the model whose vectors encodings tables point to.
+    """Return the fingerprint of the model whose vectors encodings tables refer to.
 
     Raises
     ------
     InputError
-        If a table names none, or the tables name different ones.
+        If a table has none, or the tables have different ones.
     """
     found: dict[str, str] = {}
     for path in encodings:
         params = (read_provenance(path) or {}).get("params", {})
         if "fingerprint" not in params:
             raise InputError(
-                f"{path}: its metadata names no model fingerprint, so its vectors cannot be "
-                "found; make it again with the stage encode"
+                f"{path}: its metadata has no model fingerprint, so its vectors cannot be found; "
+                "delete it and run the stage encode again"
             )
         found.setdefault(params["fingerprint"], path)
     if len(found) > 1:
         raise InputError(
             f"{' and '.join(found.values())} were encoded by different models, or in different "
-            "number formats, which different GPUs choose: set encoding.dtype, delete the tables "
-            "and run again"
+            "number formats, because `auto` depends on the GPU: set encoding.dtype, delete the "
+            "tables and run again"
         )
     (fingerprint,) = found
     return fingerprint

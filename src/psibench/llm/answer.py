@@ -1,4 +1,4 @@
-"""What a server answered to one request, and what that means for whoever asked."""
+"""A server's answer to one request, and the outcome that follows from it."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from psibench.llm.replies import (
-    THOUGHTS_ALONE,
+    ONLY_THOUGHTS,
     MalformedReplyError,
     has_thoughts,
     parse_reply,
@@ -18,32 +18,33 @@ from psibench.llm.usage import Usage
 Status = Literal["ok", "malformed", "refused", "truncated", "filtered", "failed"]
 
 REASKED: frozenset[str] = frozenset({"malformed", "truncated"})
-"""Statuses that another sample may mend."""
+"""Statuses after which another sample is requested."""
 CONTEXT_FULL = "context_window_full"
-"""Reason of a truncated reply that another sample will not mend: prompt and reply have no room."""
+"""Reason of a truncated reply if another sample would not help: the context window is full."""
 LIMIT_IN_THOUGHTS = "output_limit_reached_in_thoughts"
 """Reason of a reply that was truncated before its thoughts ended."""
 FILTERED = frozenset(
     {"content_filter", "content_filtered", "safety", "recitation", "blocklist", "sensitive"}
     | {"prohibited_content", "spii", "guardrail_intervened"}
 )
-CUT = frozenset({"length", "max_tokens", "max_output_tokens", "max_length", "model_length"})
+CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "max_length", "model_length"})
 BROKEN_OFF = frozenset(
     {"error", "abort", "aborted", "cancelled", "canceled", "network_error"}
     | {"insufficient_system_resource"}
 )
-"""Finish reasons in lower case, OpenAI's and those that other servers and gateways pass on: of a
-filter, of a bound of tokens, and of a server that gave up. The text is then a part of a reply."""
+"""Finish reasons in lower case, from OpenAI and other servers and gateways: a filter, a limit of
+tokens, and a server that gave up. The text is then an incomplete reply."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One reply as it came, whatever it is worth. This is what the store keeps.
+    """One reply as received, usable or not. The store keeps it.
 
-    ``task`` is the name of the response schema; ``model``, ``finish_reason`` (`stop`, `length`,
-    `content_filter`, ...), ``refusal`` (if it marks refusals) and ``usage`` are as the server gives
-    them; ``n_tries`` HTTP requests it took, the last of them ``latency_s``; ``created`` is UTC.
-    ``has_reasoning``: the server sent thoughts beside the text; they are not kept.
+    ``task`` is the name of the response schema. ``model``, ``finish_reason`` (`stop`, `length`,
+    `content_filter`, ...), ``refusal`` (if the server marks refusals) and ``usage`` come from the
+    server. ``n_tries`` is the number of HTTP requests, ``latency_s`` the duration of the last one;
+    ``created`` is in UTC. ``has_reasoning``: the server sent thoughts separately from the text;
+    they are not stored.
     """
 
     key: str
@@ -60,21 +61,22 @@ class Answer:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Answer":
-        """Restore an answer from plain data; usage that cannot be believed counts as none."""
+        """Restore an answer from plain data; implausible usage counts as none."""
         return cls(**{**record, "usage": Usage.read(record["usage"]) or Usage()})
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one item: a value, or the reason why there is none.
+    """The outcome of one item: a value, or the reason why there is no value.
 
     ``status`` is `ok`, with an empty ``reason`` and a ``value``, or `malformed` (with the parser's
-    reason), `refused`, `truncated`, `filtered`, or `failed`: no reply, ``text`` is the error; not
-    stored, asked again next time. ``key`` is that of the last request made for the item; ``usage``
-    is of all replies to it, ``n_reasks`` of which were to re-asks, whenever they were asked;
-    ``n_replies`` were received in this run. ``reask_reasons``: of the replies before, which were
-    malformed or truncated; ``had_thoughts``: the text has markup of thoughts.
-    ``is_rejected``: what failed lies in the request itself and would fail again.
+    reason), `refused`, `truncated`, `filtered`, or `failed`: there was no reply, ``text`` is the
+    error, and nothing is stored, so that the next run requests it again. ``key`` identifies the
+    item's last request. ``usage`` sums all replies to the item, ``n_reasks`` counts its re-asks, in
+    this or earlier runs; ``n_replies`` counts the replies received in this run. ``reask_reasons``
+    are the reasons of the earlier replies, which were malformed or truncated; ``had_thoughts``: the
+    text has markup of thoughts. ``is_rejected``: the request itself is at fault and would fail
+    again.
     """
 
     item_id: str
@@ -95,10 +97,10 @@ class Outcome:
 def judge(
     answer: Answer, response: ResponseSchema, limit: int | None = None
 ) -> tuple[Status, str, Any]:
-    """Say what a stored reply is worth: status, reason and value of its outcome.
+    """Return status, reason and value of the outcome of a stored reply.
 
-    Pure, so that a better parser needs no new request. A reply that was cut off before ``limit``,
-    the bound of its tokens that was sent, was cut off by the model's context window.
+    Pure, so that a better parser needs no new request. If a reply was cut off before ``limit``, the
+    requested limit of its tokens, then the model's context window cut it off.
     """
     ending = answer.finish_reason.lower()
     if ending in FILTERED:
@@ -107,14 +109,14 @@ def judge(
         return "refused", "marked_as_refusal", None
     if ending in BROKEN_OFF:
         return "malformed", "broken_off", None
-    if ending in CUT:
-        has_room = limit is not None and 0 < answer.usage.output_tokens < limit
+    if ending in CUT_OFF:
+        below_limit = limit is not None and 0 < answer.usage.output_tokens < limit
         reason = (
-            LIMIT_IN_THOUGHTS if _is_thoughts_alone(answer, response) else "output_limit_reached"
+            LIMIT_IN_THOUGHTS if _has_only_thoughts(answer, response) else "output_limit_reached"
         )
-        return "truncated", CONTEXT_FULL if has_room else reason, None
+        return "truncated", CONTEXT_FULL if below_limit else reason, None
     if not answer.text.strip():
-        return "malformed", THOUGHTS_ALONE if answer.has_reasoning else "empty_reply", None
+        return "malformed", ONLY_THOUGHTS if answer.has_reasoning else "empty_reply", None
     if writable(answer.text) != answer.text:
         return "malformed", "half_surrogate", None
     try:
@@ -127,14 +129,14 @@ def judge(
     return "ok", "", value
 
 
-def _is_thoughts_alone(answer: Answer, response: ResponseSchema) -> bool:
+def _has_only_thoughts(answer: Answer, response: ResponseSchema) -> bool:
     try:
         reply = without_thoughts(answer.text, response.form).strip()
     except MalformedReplyError as error:
-        return str(error) == THOUGHTS_ALONE
+        return str(error) == ONLY_THOUGHTS
     return not reply and (answer.has_reasoning or has_thoughts(answer.text, response.form))
 
 
 def writable(text: str) -> str:
-    """Escape halves of surrogate pairs, which cannot be written as UTF-8."""
+    """Escape unpaired surrogates, which cannot be written as UTF-8."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,8 +1,8 @@
 """Concurrent requests of an LLM stage: a stream of items in, one outcome per item out.
 
-A request whose answer is not stored is sent. Its answer is stored the moment it arrives; if it is
-malformed or cut off, the request is sent again as another sample. Memory is bounded: a worker takes
-its next item when it has finished the last, and there is no queue between items and workers.
+A request is sent if its answer is not stored. The answer is stored as soon as it arrives; if it is
+malformed or cut off, another sample is requested. Memory is bounded: a worker takes its next item
+when it has finished the last one, and there is no queue between items and workers.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 CHECK_EVERY_S = 0.2
 """Seconds between two checks whether the job has to end."""
 
 GRACE_S = 10.0
-"""Seconds that running requests get after the job was told to end."""
+"""Seconds for running requests to finish when the job has to end."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """One thing that a stage asks about: the stage's id of it, and the first request."""
+class AskItem:
+    """One item of a stage: its id, and its first request."""
 
     id: str
     request: Request
@@ -41,11 +41,11 @@ class Item:
 
 @dataclass
 class RequestChain:
-    """The requests of items that ask the same, one after the other: the first, then its re-asks.
+    """The successive requests of items with the same first request: the first, then its re-asks.
 
-    ``request`` is the current one and ``key`` its key, of which ``n_tries`` in batches failed;
-    ``first_key`` is the key of the first. ``usage`` is of all answers recorded, ``n_replies``
-    counts those received in this run, ``reask_reasons`` are of the unusable ones before.
+    ``request`` is the current one and ``key`` its key, which failed in batches ``n_tries`` times;
+    ``first_key`` is the key of the first. ``usage`` sums all recorded answers, ``n_replies`` counts
+    those received in this run, ``reask_reasons`` are the reasons of the earlier unusable ones.
     """
 
     item_ids: list[str]
@@ -63,10 +63,10 @@ class RequestChain:
         self.key = self.first_key = self.request.key
 
     def record(self, answer: Answer) -> Outcome | None:
-        """Judge an answer to the current request: return the item's outcome, or None to ask again.
+        """Judge an answer to the current request; return the item's outcome, or None to ask again.
 
-        With None, the current request is the next sample. After an answer cut off by the context
-        window, asking again does not help.
+        With None, the current request becomes the next sample. Asking again does not help after an
+        answer that the context window cut off.
         """
         self.usage += answer.usage
         limit = self.request.sampling.max_output_tokens
@@ -91,9 +91,9 @@ class RequestChain:
         return None
 
     def failure_outcome(self, failure: TryFailedError) -> Outcome:
-        """Return the outcome of the item if its current request got no usable reply."""
+        """Return the outcome of an item whose current request got no usable reply."""
         outcome = self._outcome("failed", failure.reason, failure.detail)
-        return replace(outcome, is_rejected=failure.verdict == "reject")
+        return replace(outcome, is_rejected=failure.action == "reject")
 
     def _outcome(
         self, status: Status, reason: str, text: str, *, value: Any = None, model: str = ""
@@ -116,10 +116,10 @@ class RequestChain:
 class OutcomeSink:
     """Counts items, outcomes by status and replies, and passes each outcome to ``on_outcome``.
 
-    ``n_from_store`` are the items whose outcome the store had; ``n_replies`` are those received;
-    ``n_consecutive_failures`` counts the requests without a usable reply since the last reply.
-    ``form_reasons`` counts the replies that were malformed or truncated, asked again or not, by
-    their reasons, ``n_with_thoughts`` the items from whose reply thoughts were removed.
+    ``n_from_store`` counts the items whose outcome was stored, ``n_replies`` the replies received,
+    ``n_consecutive_failures`` the requests without a usable reply since the last reply.
+    ``form_reasons`` counts malformed and truncated replies by reason, whether or not another sample
+    was requested; ``n_with_thoughts`` counts the items from whose reply thoughts were removed.
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
@@ -131,7 +131,7 @@ class OutcomeSink:
         self._on_outcome = on_outcome
 
     def chains_to_ask(
-        self, items: Iterable[Item], store: AnswerStore, max_reasks: int
+        self, items: Iterable[AskItem], store: AnswerStore, max_reasks: int
     ) -> Iterator[RequestChain]:
         """Yield the chains of items that need a request; emit the outcomes of all other items.
 
@@ -144,7 +144,7 @@ class OutcomeSink:
             yield chain
 
     def _without_answer(
-        self, items: Iterable[Item], store: AnswerStore, max_reasks: int
+        self, items: Iterable[AskItem], store: AnswerStore, max_reasks: int
     ) -> Iterator[RequestChain]:
         for item in items:
             self.n_items += 1
@@ -156,7 +156,7 @@ class OutcomeSink:
                 self.emit(outcome, chain)
 
     def emit(self, outcome: Outcome, chain: RequestChain) -> None:
-        """Count and pass on the outcome of a chain, and a copy of it for each further item."""
+        """Count and pass on the outcome of a chain, and a copy for each further item."""
         is_unusable = outcome.status in REASKED
         self.form_reasons.update([*outcome.reask_reasons, *[outcome.reason] * is_unusable])
         self.n_with_thoughts += outcome.had_thoughts * len(chain.item_ids)
@@ -166,21 +166,21 @@ class OutcomeSink:
             self._on_outcome(each)
 
     def count_reply(self) -> None:
-        """Count a reply received from the server; it ends a row of failures."""
+        """Count a reply received from the server; it resets the count of consecutive failures."""
         self.n_consecutive_failures = self._n_rejected = 0
         self.n_replies += 1
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
         """Count a request without a usable reply and return the item's outcome."""
         self.n_consecutive_failures += 1
-        self._n_rejected += failure.verdict == "reject"
+        self._n_rejected += failure.action == "reject"
         return chain.failure_outcome(failure)
 
     def should_give_up(self, most: int) -> bool:
-        """Say whether ``most`` requests failed in a row.
+        """Return whether ``most`` requests failed in a row.
 
-        Where the server has answered any request of the job, in this run or before, a rejected one
-        is no failure in the row: it says nothing about the server.
+        If the server has answered any request of the job, in this run or before, rejected requests
+        do not count, because they show nothing about the server.
         """
         if self.n_consecutive_failures >= most and self._n_rejected and self._has_answer():
             self.n_consecutive_failures -= self._n_rejected
@@ -188,7 +188,7 @@ class OutcomeSink:
         return self.n_consecutive_failures >= most
 
     def _has_answer(self) -> bool:
-        """Look for an answer, also among the items that come later."""
+        """Look for an answer, also among later items."""
         while not self.n_replies and not self.n_from_store:
             if (chain := next(self._unasked, None)) is None:
                 break
@@ -207,15 +207,15 @@ async def ask(
 ) -> None:
     """Ask for the outcome of every chain and pass each to ``results`` as soon as it is known.
 
-    Errors, and ``check_stop``, which raises if the job has to end, are as in `run_workers`: what is
-    answered until then is stored and passed on.
+    Errors, and ``check_stop``, which raises if the job has to end, are handled as in `run_workers`:
+    earlier answers are stored and passed on.
 
     Raises
     ------
     BudgetReachedError
         If the budget ended the run.
     InputError
-        If the server refuses all requests, is gone, or answers cannot be stored.
+        If the server refuses all requests or has ended, or answers cannot be stored.
     Exception
         An error of ``chains`` or ``check_stop``.
     """
@@ -226,17 +226,17 @@ async def ask(
 
 
 async def run_workers(
-    items: Iterator[T],
-    handle: Callable[[T], Awaitable[None]],
+    items: Iterator[_T],
+    handle: Callable[[_T], Awaitable[None]],
     *,
     concurrency: int,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Call ``handle`` with every item, up to ``concurrency`` at once.
+    """Call ``handle`` with every item, up to ``concurrency`` at the same time.
 
-    A worker takes its next item when it has finished the last. After an error of ``items`` or
-    ``handle`` no further item is taken, and running ones are waited for. If ``check_stop``, called
-    every `CHECK_EVERY_S` seconds, raises, they are waited for at most `GRACE_S` seconds and then
+    A worker takes its next item when it has finished the last one. After an error of ``items`` or
+    ``handle`` no further item is taken, and running calls may finish. If ``check_stop``, called
+    every `CHECK_EVERY_S` seconds, raises, running calls get `GRACE_S` seconds and are then
     cancelled.
 
     Raises
@@ -274,7 +274,7 @@ async def run_workers(
 
 
 class _Asker:
-    """Asks for one chain at a time in each worker; the workers share it.
+    """Processes one chain per worker; all workers share it.
 
     Once ``_error`` is set, no worker sends another request.
     """
@@ -289,26 +289,26 @@ class _Asker:
         self.results = results
         self._error: InputError | None = None
         self._client, self._store, self._policy = client, store, policy
-        self._under_way: dict[str, RequestChain] = {}
+        self._in_progress: dict[str, RequestChain] = {}
 
     async def process(self, chain: RequestChain) -> None:
         """Ask for a chain's outcome and emit it.
 
-        If a chain with an equal first request is under way, its items become that chain's.
+        If a chain with the same first request is in progress, it takes over this chain's items.
         """
-        same = self._under_way.setdefault(chain.first_key, chain)
+        same = self._in_progress.setdefault(chain.first_key, chain)
         if same is not chain:
             same.item_ids += chain.item_ids
         else:
             outcome = await self._request_outcome(chain)
-            del self._under_way[chain.first_key]
+            del self._in_progress[chain.first_key]
             if outcome is not None:
                 self.results.emit(outcome, chain)
         if self._error is not None:
             raise self._error
 
     async def _request_outcome(self, chain: RequestChain) -> Outcome | None:
-        """Ask, and store answers, until there is an outcome; None if an error comes first."""
+        """Ask, and store answers, until there is an outcome; return None after an error."""
         while self._error is None:
             try:
                 answer = await self._client.ask(chain.request, chain.key)
@@ -320,8 +320,8 @@ class _Asker:
             except OSError as error:
                 self._halt(
                     f"{self._store.folder}: an answer could not be stored "
-                    f"({error.strerror or error}). All answers before it are stored; make room "
-                    "there and run again to go on."
+                    f"({error.strerror or error}). All earlier answers are stored; free disk "
+                    "space there and run again to continue."
                 )
                 return None
             chain.n_replies += 1
@@ -331,13 +331,13 @@ class _Asker:
 
     def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
         outcome = self.results.count_failure(chain, failure)
-        if failure.verdict == "stop":
+        if failure.action == "stop":
             self._halt(f"the server refuses all requests: {failure}")
         elif self.results.should_give_up(self._policy.give_up_after):
             n_failed = self.results.n_consecutive_failures
             self._halt(
                 f"{n_failed} requests failed in a row, the last with {failure}. "
-                "All answers so far are stored; mend the cause and run again."
+                "All answers so far are stored; fix the cause and run again."
             )
         return outcome
 

@@ -1,10 +1,10 @@
-"""The batch backend: requests asked through OpenAI's files and batches, at half the price.
+"""The batch backend: requests sent through OpenAI's files and batches, at half the price.
 
-A batch takes up to a day. Each is recorded beside the answers, as ``batches/NAME.json``: once the
-input file is uploaded, and again with the batch's id. NAME is in the batch's metadata at the
-server, too, so that a batch whose creator was killed in between is found again and not paid twice.
-The records are read when a job starts: one that was killed and runs again awaits its batches rather
-than asking again. A record goes when its batch is read. It holds no key and no prompt.
+A batch takes up to a day. It is recorded next to the answers, in ``batches/NAME.json``: once the
+input file is uploaded, and again with the batch's id. NAME is also in the batch's metadata on the
+server, so that a batch whose creator was killed in between is found and not paid twice. A job reads
+the records when it starts: after a kill, the next run awaits the batches of the killed job. Reading
+a batch removes its record. A record contains no API key and no prompt.
 """
 
 import json
@@ -29,11 +29,11 @@ from psibench.llm.client import call_of, filtered_answer, read_answer
 from psibench.llm.connection import (
     MOST_REPLY_BYTES,
     TryFailedError,
+    action_after,
     failures,
     open_client,
-    server_words,
+    server_text,
     status_failure,
-    verdict_of,
 )
 from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings
@@ -49,20 +49,21 @@ logger = logging.getLogger("psibench")
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 MOST_BYTES = 180 << 20
-"""Of an input file: OpenAI's limit is 200 MB."""
+"""Largest input file; OpenAI's limit is 200 MB."""
 MOST_OUTPUT_BYTES = 1 << 30
-"""Of an output file, which is read whole."""
+"""Largest output file, which is read into memory."""
 NO_LIST = ("http_404", "http_405", "http_501")
-"""What a server answers that cannot list batches."""
+"""Failures of servers that cannot list batches."""
 NAME_FIELD = "psibench_batch"
-"""Field of a batch's metadata that holds its name."""
+"""Field with a batch's name in its metadata."""
 PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
-"""Pause before a batch is created anew, doubled each time; as the `openai` client's are."""
+"""Pauses before the creation of a batch is tried again, doubled each time; as in the `openai`
+client."""
 TOKEN_LIMIT = "token_limit_exceeded"
-"""Code of a batch that failed because the server has too many tokens of this model queued."""
+"""Error code of a batch if the server has too many queued tokens of this model."""
 FURTHER_SHARE = 0.1
-"""Share of the budget that has to be free for a further batch once the budget had no room: what
-requests may cost is far above what they do cost, and a batch can take a day however small."""
+"""Share of the budget that must be free for a further batch after the budget ran out. The reserved
+cost is far above the actual cost, and even a small batch can take a day."""
 
 
 def ask_batches(
@@ -74,10 +75,10 @@ def ask_batches(
     budget: Budget | None = None,
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask what is not answered in batches and hand each outcome to ``results`` as it comes about.
+    """Send unanswered requests in batches and pass each outcome to ``results`` once it is known.
 
-    Requests are drawn once, in order, before anything is asked. The most that a batch can cost is
-    reserved before it is created. Once ``check_stop`` has raised, batches under way are left to the
+    Requests are drawn once, in order, before anything is sent. The most that a batch can cost is
+    reserved before it is created. Once ``check_stop`` has raised, running batches are left to the
     next run.
 
     Raises
@@ -85,16 +86,16 @@ def ask_batches(
     BudgetReachedError
         After the last outcome, if the budget ended the run.
     InputError
-        Likewise, if a batch fails or is cancelled or the server refuses all requests; at once if
-        the server is gone or the disk is full. Running again goes on from there.
+        After the last outcome, if a batch fails or is cancelled or the server refuses all requests;
+        immediately if the server is gone or the disk is full. The next run continues from there.
     """
     server = BatchServer(settings)
     try:
         _Run(settings, store, results, budget or Budget(), server).go(chains, check_stop)
     except TryFailedError as failure:
         raise InputError(
-            f"the server does not tell how batches stand: {failure}. All answers read are stored "
-            "and batches under way recorded; run again to go on."
+            f"the server does not report the state of batches: {failure}. All answers read are "
+            "stored and running batches are recorded; run again to continue."
         ) from None
     finally:
         server.client.close()
@@ -104,9 +105,10 @@ def ask_batches(
 class _Batch:
     """One batch, of this run or an earlier one.
 
-    ``requests`` are request keys by task, ``most`` the tokens they can use at most; ``server`` null
-    is api.openai.com; ``batch_id`` is None until the batch is created. The `TRANSIENT_FIELDS` are
-    not saved: the money reserved, whether this run made it, the usage of its replies so far.
+    ``requests`` has request keys by task, ``most`` the tokens they can use at most; ``server`` is
+    null for api.openai.com; ``batch_id`` is None until the batch is created. The `TRANSIENT_FIELDS`
+    are not saved: the reserved money, whether this run created the batch, the usage of its replies
+    so far.
     """
 
     name: str
@@ -153,42 +155,42 @@ class _Run:
         self._most_requests = settings.batch.max_requests
         self._waiting: dict[str, RequestChain] = {}
         self._to_ask: deque[str] = deque()
-        self._under_way: dict[str, _Batch] = {}
+        self._running: dict[str, _Batch] = {}
         self._stop: Exception | None = None
         self._is_short = self._is_paused = False
 
     def go(self, chains: Iterable[RequestChain], check_stop: Callable[[], None]) -> None:
-        """Send, await and read until nothing is left to be done."""
+        """Send, await and read batches until all requests are done."""
         for chain in chains:
             self._wait(chain)
         self._await_earlier()
         while True:
             while self._to_ask and self._stop is None and not (self._is_paused or self._is_short):
                 self._send()
-            if not self._under_way:
+            if not self._running:
                 break
             until = time.monotonic() + self._settings.batch.poll_s
             check_stop()
             while (left_s := until - time.monotonic()) > 0:
                 time.sleep(min(left_s, CHECK_EVERY_S))
                 check_stop()
-            for batch in list(self._under_way.values()):
-                self._look_at(batch)
+            for batch in list(self._running.values()):
+                self._check_batch(batch)
         if self._is_short:
             self._halt(self._budget.reached())
         if self._stop is not None:
             raise self._stop
 
     def _halt(self, error: Exception) -> None:
-        """Create no further batch; what is under way is still awaited."""
+        """Create no further batch; running batches are still awaited."""
         if self._stop is None:
             logger.warning("no further batches: %s", error)
             self._stop = error
 
-    # What waits, and its outcomes
+    # Waiting requests and their outcomes
 
     def _wait(self, chain: RequestChain) -> None:
-        """Let a request wait to be asked; items that want the same wait for the same."""
+        """Add a request to the waiting ones; equal requests are merged."""
         if chain.key in self._waiting:
             self._waiting[chain.key].item_ids += chain.item_ids
         else:
@@ -196,7 +198,7 @@ class _Run:
             self._to_ask.append(chain.key)
 
     def _answered(self, answer: Answer) -> None:
-        """Store an answer; give the outcome of what waits for it, or let its re-ask wait."""
+        """Store an answer; emit the outcome of its chain, or add its re-ask to the waiting ones."""
         chain = self._waiting.pop(answer.key, None)
         answer = replace(answer, n_tries=chain.n_tries + 1 if chain else 1)
         with writing_to(self._store.folder):
@@ -211,11 +213,11 @@ class _Run:
             self._wait(chain)
 
     def _failed(self, key: str, failure: TryFailedError) -> None:
-        """Let a request wait to be asked again, or give up on it."""
+        """Add a request to the waiting ones again, or give up on it."""
         if (chain := self._waiting.get(key)) is None:
             return
         chain.n_tries += 1
-        if failure.verdict == "retry" and chain.n_tries < self._policy.max_tries:
+        if failure.action == "retry" and chain.n_tries < self._policy.max_tries:
             self._to_ask.append(key)
             return
         del self._waiting[key]
@@ -224,19 +226,19 @@ class _Run:
     # From waiting requests to batches
 
     def _send(self) -> None:
-        """Put waiting requests into a batch, as far as file and budget have room."""
+        """Put waiting requests into a batch, up to the limits of file and budget."""
         requests: dict[str, list[str]] = {}
         lines, n_bytes, most, reserved_usd = list[bytes](), 0, Usage(), 0.0
         while self._to_ask and len(lines) < self._most_requests:
             key = self._to_ask[0]
             request = self._waiting[key].request
             body = request.body(output_limit_key=self._settings.output_limit_key)
-            asked = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
-            line = json.dumps(asked).encode() + b"\n"
+            entry = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
+            line = json.dumps(entry).encode() + b"\n"
             if len(line) > MOST_BYTES:
                 self._to_ask.popleft()
-                words = f"{len(line)} bytes are more than a batch file may have"
-                self._failed(key, TryFailedError("too_large", words, verdict="reject"))
+                detail = f"{len(line)} bytes; a batch file has at most {MOST_BYTES}"
+                self._failed(key, TryFailedError("too_large", detail, action="reject"))
                 continue
             if n_bytes + len(line) > MOST_BYTES:
                 break
@@ -273,37 +275,37 @@ class _Run:
             self._write(batch)
             batch.batch_id = self._server.create(file_id, name)
         except TryFailedError as failure:
-            if failure.verdict != "retry":  # else it may exist: the next run looks for it
+            if failure.action != "retry":  # otherwise it may exist: the next run looks for it
                 self._path(name).unlink(missing_ok=True)
             self._budget.settle(reserved_usd, Usage())
-            self._halt(InputError(f"the server takes no batch: {failure}"))
+            self._halt(InputError(f"the server does not accept a batch: {failure}"))
             return
         self._write(batch)
         logger.info("batch %s: created, %d requests", batch.batch_id, len(batch.tasks))
-        self._under_way[name] = batch
+        self._running[name] = batch
 
     # Records
 
     def _await_earlier(self) -> None:
-        """Await the batches with waiting requests that earlier runs left behind at this server.
+        """Await batches of earlier runs at this server that have waiting requests.
 
-        Their cost is spent whether the budget has room or not.
+        Their cost is reserved even if it exceeds the budget.
         """
         for path in sorted(self._folder.glob("*.json")):
             batch = _recorded(path)
             if batch is None or batch.server != self._settings.base_url:
                 continue
-            if all(key in self._store for key in batch.tasks):  # its reader was killed
+            if all(key in self._store for key in batch.tasks):  # read by a job that was killed
                 path.unlink(missing_ok=True)
             elif self._waiting.keys() & batch.tasks.keys():
                 batch.reserved_usd = self._budget.hold(batch.most)
-                self._under_way[batch.name] = batch
-        awaited = {key for batch in self._under_way.values() for key in batch.tasks}
+                self._running[batch.name] = batch
+        awaited = {key for batch in self._running.values() for key in batch.tasks}
         self._to_ask = deque(key for key in self._to_ask if key not in awaited)
 
     def _write(self, batch: _Batch) -> None:
         record = {
-            name: kept for name, kept in asdict(batch).items() if name not in TRANSIENT_FIELDS
+            name: value for name, value in asdict(batch).items() if name not in TRANSIENT_FIELDS
         }
         with writing_to(self._folder):
             write_text(json.dumps(record) + "\n", self._path(batch.name))
@@ -311,14 +313,14 @@ class _Run:
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
 
-    # From batches under way to answers
+    # From running batches to answers
 
-    def _look_at(self, batch: _Batch) -> None:
-        """Read a batch if it has ended, and draw the conclusions."""
+    def _check_batch(self, batch: _Batch) -> None:
+        """Read a batch if it has ended; then continue, slow down or halt."""
         if batch.batch_id is None:
             batch.batch_id = self._server.find(batch.name)
         state = self._server.retrieve(batch.batch_id) if batch.batch_id else None
-        if state is None:  # never created, or forgotten by the server
+        if state is None:  # never created, or no longer known to the server
             self._forget(batch, ask_again=True)
         elif state.status in ("completed", "expired", "cancelled", "failed"):
             refusal = self._read(batch, state)
@@ -326,7 +328,7 @@ class _Run:
             self._handle_finished_batch(batch, state, refusal)
 
     def _read(self, batch: _Batch, state: "Batch") -> TryFailedError | None:
-        """Store every answer of a batch; return an error that all further requests would meet."""
+        """Store every answer of a batch; return an error that all further requests would get."""
         seen, refusal = set[str](), None
         for file_id in filter(None, (state.output_file_id, state.error_file_id)):
             for key, result in self._server.lines(file_id, batch):
@@ -335,7 +337,7 @@ class _Run:
                 seen.add(key)
                 if isinstance(result, TryFailedError):
                     self._failed(key, result)
-                    refusal = result if result.verdict == "stop" else refusal
+                    refusal = result if result.action == "stop" else refusal
                     continue
                 if result.usage == Usage() and self._budget.is_limited:
                     result = replace(result, usage=batch.max_usage_per_request)
@@ -343,21 +345,22 @@ class _Run:
                 if key not in self._store:
                     self._answered(result)
         with writing_to(self._store.folder):
-            self._store.sync()  # before the record goes
+            self._store.sync()  # before the record is removed
         logger.info("batch %s: %s, %d lines read", state.id, state.status, len(seen))
         if state.status != "failed":
-            failure = TryFailedError(f"batch_{state.status}", f"batch {state.id} has no line on it")
+            detail = f"batch {state.id} has no line for this request"
+            failure = TryFailedError(f"batch_{state.status}", detail)
             for key in [key for key in batch.tasks if key not in seen]:
                 self._failed(key, failure)
         return refusal
 
     def _forget(self, batch: _Batch, *, ask_again: bool) -> None:
-        """Take a batch that is over out of the books; perhaps let its requests wait again."""
+        """Remove a batch that has ended; with ``ask_again`` its unanswered requests wait again."""
         self._path(batch.name).unlink(missing_ok=True)
         if ask_again:
             again = self._waiting.keys() & batch.tasks.keys() - set(self._to_ask)
             self._to_ask.extend(key for key in batch.tasks if key in again)
-        del self._under_way[batch.name]
+        del self._running[batch.name]
         self._is_paused = False
         self._budget.settle(batch.reserved_usd, batch.used)
         self._is_short &= self._budget.free_usd < FURTHER_SHARE * self._budget.limit_usd
@@ -365,24 +368,24 @@ class _Run:
     def _handle_finished_batch(
         self, batch: _Batch, state: "Batch", refusal: TryFailedError | None
     ) -> None:
-        """Go on, slow down or halt, as the end of a batch asks for."""
+        """Continue, slow down or halt, depending on how a batch ended."""
         name, n_requests = f"batch {state.id}", len(batch.tasks)
         errors = (state.errors.data if state.errors else None) or []
-        given = "; ".join(f"{error.code}: {error.message}" for error in errors[:3])
-        words = server_words(given, self._server.secret) or "no reason given"
+        listed = "; ".join(f"{error.code}: {error.message}" for error in errors[:3])
+        reason = server_text(listed, self._server.secret) or "no reason given"
         is_limit = bool(errors) and all(error.code == TOKEN_LIMIT for error in errors)
-        if state.status == "failed" and is_limit and self._under_way:
-            logger.warning("%s: %s; waiting for another to end", name, words)
+        if state.status == "failed" and is_limit and self._running:
+            logger.warning("%s: %s; waiting for another batch to end", name, reason)
             self._is_paused = True
         elif state.status == "failed" and is_limit and n_requests > 1:
-            logger.warning("%s: %s; asking in smaller ones", name, words)
+            logger.warning("%s: %s; continuing with smaller batches", name, reason)
             self._most_requests = n_requests // 2
         elif state.status == "failed" and batch.is_own:
-            message = f"{name} failed: {words}. Nothing of it was asked; mend it and run again."
+            message = f"{name} failed: {reason}. None of its requests ran; fix it and run again."
             self._halt(InputError(message))
         elif state.status == "cancelled":
-            answered = "what it had answered is stored. Run again for the rest."
-            self._halt(InputError(f"{name} was cancelled; {answered}"))
+            stored = "its answers are stored. Run again for the other requests."
+            self._halt(InputError(f"{name} was cancelled; {stored}"))
         if refusal is not None:
             self._halt(InputError(f"the server refuses all requests: {refusal}"))
         if self.results.should_give_up(self._policy.give_up_after):
@@ -391,37 +394,38 @@ class _Run:
 
 
 def _recorded(path: Path) -> _Batch | None:
-    """Read a record; None if its reader removed it meanwhile."""
+    """Read a record; None if the job that read its batch removed it meanwhile."""
     try:
-        given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return _Batch(**{**given, "most": Usage(**given["most"])})
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return _Batch(**{**record, "most": Usage(**record["most"])})
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise InputError(
-            f"{path}: not a record of a batch ({type(error).__name__}). Delete it; if a batch is "
-            "under way under this name, its requests are asked again."
+            f"{path}: not a record of a batch ({type(error).__name__}). Delete it; if a batch of "
+            "this name is running, its requests are sent again."
         ) from error
 
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Say which folder cannot be written to."""
+    """Raise an OSError as an InputError that names the folder."""
     try:
         yield
     except OSError as error:
         raise InputError(
-            f"{folder}: cannot be written to ({error.strerror or error}). All answers read before "
-            "are stored, and batches under way recorded; make room there and run again to go on."
+            f"{folder}: cannot be written to ({error.strerror or error}). All earlier answers are "
+            "stored and running batches are recorded; free disk space there and run again to "
+            "continue."
         ) from error
 
 
 class BatchServer:
     """The files and batches of one server, one call at a time.
 
-    The `openai` client tries calls again, but for the creation of a batch: one whose reply got
-    lost may have been made. Every method raises TryFailedError, whose words hold no key, when the
-    tries of the settings are used up or no further try will do.
+    The `openai` client repeats calls, except for the creation of a batch, because the batch may
+    exist even if the reply got lost. Every method raises TryFailedError, whose text contains no API
+    key, when the tries in the settings are used up or a further try would not help.
     """
 
     def __init__(self, settings: LlmSettings) -> None:
@@ -442,7 +446,7 @@ class BatchServer:
             return _id_of(self.client.files.create(file=file, purpose="batch"))
 
     def create(self, file_id: str, name: str) -> str:
-        """Create a batch, once even if the server's reply gets lost; return its id."""
+        """Create a batch, only once even if the server's reply gets lost; return its id."""
         pause_s = PAUSE_S
         for n_left in range(self._policy.max_tries - 1, -1, -1):
             try:
@@ -455,8 +459,8 @@ class BatchServer:
                     )
                     return _id_of(batch)
             except TryFailedError as failure:
-                # A server may need a moment to know a file that was just uploaded.
-                may_pass = failure.verdict == "retry" or file_id in failure.detail
+                # A file that was just uploaded may not be available yet.
+                may_pass = failure.action == "retry" or file_id in failure.detail
                 if not may_pass or not n_left:
                     raise
             time.sleep(pause_s)
@@ -466,19 +470,19 @@ class BatchServer:
         raise AssertionError("not reached")
 
     def find(self, name: str) -> str | None:
-        """Return the id of the batch of a name, or None; also if the server lists no batches."""
+        """Return the id of the batch with a name; None if the server does not list it."""
         seen = set[str]()
         with self._known(NO_LIST):
             for batch in self.client.batches.list(limit=100):
                 if batch.id in seen:
-                    return None  # the server does not know `after`: each page is the first
+                    return None  # the server ignores `after`: each page is the first
                 seen.add(batch.id)
                 if (batch.metadata or {}).get(NAME_FIELD) == name:
                     return batch.id
         return None
 
     def retrieve(self, batch_id: str) -> "Batch | None":
-        """Return a batch as it stands; None if the server does not know it."""
+        """Return a batch's current state; None if the server does not know it."""
         with self._known():
             batch = self.client.batches.retrieve(batch_id)
             _id_of(batch)
@@ -488,8 +492,8 @@ class BatchServer:
     def lines(self, file_id: str, batch: _Batch) -> Iterator[tuple[str, Answer | TryFailedError]]:
         """Yield key and answer or failure of each line of a file; nothing if the file is gone.
 
-        Lines that cannot be read, are larger than any reply or of no request of the batch are
-        passed over: what has no line counts as not answered.
+        Ignores lines that cannot be read, are larger than any reply or belong to no request of the
+        batch; requests without a line count as unanswered.
         """
         content = b""
         with self._known():
@@ -504,7 +508,7 @@ class BatchServer:
 
     @contextmanager
     def _known(self, unknown: Sequence[str] = ("http_404",)) -> Iterator[None]:
-        """Pass over what the server does not know."""
+        """Suppress failures because the server does not know a file or batch."""
         try:
             with failures(self.secret, policy=self._policy):
                 yield
@@ -514,10 +518,10 @@ class BatchServer:
 
 
 def _id_of(reply: Any) -> str:
-    """Return the id of a file or batch; a page of HTML, say, has none."""
+    """Return the id of a file or batch; raise TryFailedError without one, e.g. for an HTML page."""
     if not getattr(reply, "id", None):
         raise TryFailedError(
-            "no_id", "the reply names no file or batch; check base_url", verdict="stop"
+            "no_id", "the reply has no id of a file or batch; check base_url", action="stop"
         )
     return str(reply.id)
 
@@ -525,18 +529,17 @@ def _id_of(reply: Any) -> str:
 def read_result(
     data: Mapping[str, Any], model: str, task: str, secret: Secret
 ) -> Answer | TryFailedError:
-    """Read what became of a request from the line of an output or error file.
+    """Read a request's answer or failure from a line of an output or error file.
 
     A line of either file has ``custom_id`` and ``response`` (``status_code`` and ``body``; the body
-    of an error holds ``error``) or, where no HTTP request came about, ``error`` (``code``:
-    batch_expired, batch_cancelled, request_timeout). Servers also report status 0 with an empty
-    body.
+    of an error has ``error``) or, if no HTTP request was made, ``error`` (``code``: batch_expired,
+    batch_cancelled, request_timeout). Servers also report status 0 with an empty body.
     """
     key, response, line_error = data["custom_id"], data.get("response"), data.get("error")
     if isinstance(line_error, dict):
         code = str(line_error.get("code") or "batch_error")
-        words = server_words(line_error.get("message"), secret)
-        return TryFailedError(server_words(code, secret), words, verdict=verdict_of(500, code))
+        detail = server_text(line_error.get("message"), secret)
+        return TryFailedError(server_text(code, secret), detail, action=action_after(500, code))
     if not isinstance(response, dict):
         return TryFailedError("no_response", "the line has neither a response nor an error")
     status, body = response.get("status_code"), response.get("body")
@@ -549,6 +552,6 @@ def read_result(
             return error
     details = body.get("error") if isinstance(body, dict) else None
     failure = status_failure(status, details, secret, text=json.dumps(body))
-    if failure.reason == "content_filter":  # other servers give an answer in that case
+    if failure.reason == "content_filter":  # other servers return an answer instead
         return filtered_answer(model, task, key, failure)
     return failure

@@ -7,7 +7,7 @@ from typing import Any
 
 from psibench.config.secrets import Secret
 from psibench.llm.answer import FILTERED, Answer
-from psibench.llm.connection import Connection, TryFailedError, server_words
+from psibench.llm.connection import Connection, TryFailedError, server_text
 from psibench.llm.limits import Budget, Call
 from psibench.llm.request import Request
 from psibench.llm.sections import STAND_IN_PREFIX, LlmSettings
@@ -15,18 +15,19 @@ from psibench.llm.usage import Usage
 from psibench.tables.provenance import now
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details")
-"""Where servers put thoughts: DeepSeek, SGLang, llama.cpp; vLLM, OpenRouter, Ollama; LiteLLM."""
-TEXT_PARTS = frozenset({"text", "output_text"})
+"""Fields in which servers return thoughts: DeepSeek, SGLang, llama.cpp; vLLM, OpenRouter, Ollama;
+LiteLLM."""
+TEXT_TYPES = frozenset({"text", "output_text"})
 MODEL_CHARS, FINISH_CHARS = 200, 50
-"""Characters kept of a model's name and of a finish reason."""
+"""Length to which a model's name and a finish reason are cut."""
 
 
 class OpenAIChatClient(Connection):
-    """Any server that speaks OpenAI's chat completions, asked as the settings say.
+    """Client for any server with OpenAI's chat completions.
 
-    ``base_url`` and ``secret`` take the place of theirs: the stand-in's port is known only once it
-    runs, and a server that the job starts has a key of its own. Otherwise the key is read from the
-    environment here. ``budget`` and ``exit_reason`` are as in `Connection`.
+    ``base_url`` and ``secret`` override the settings: the stand-in's port is known only once it
+    runs, and a server that the job starts has a random key. Otherwise the key is read from the
+    environment. ``budget`` and ``exit_reason`` are as in `Connection`.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class OpenAIChatClient(Connection):
         self._output_limit_key = settings.output_limit_key
 
     async def ask(self, request: Request, key: str) -> Answer:
-        """Return the answer to a request of a key; one that is no chat completion is asked again.
+        """Return the answer to a request; repeat the request if the reply is no chat completion.
 
-        Raises as `Connection.post`.
+        Raises the errors of `Connection.post`.
         """
         call = call_of(request)
 
@@ -63,7 +64,7 @@ class OpenAIChatClient(Connection):
             answer = read_answer(
                 data, request.model, request.task, key, self._secret, latency_s=latency_s
             )
-            # What was used and not told counts as all that was reserved, in this run and the next.
+            # Without reported usage, the reserved amount counts as used, also in the next run.
             call.reported_usage = answer.usage if answer.usage != Usage() else None
             if call.reported_usage is None and self.budget.is_limited:
                 call.reported_usage = call.most
@@ -78,13 +79,13 @@ class OpenAIChatClient(Connection):
 
 
 def call_of(request: Request) -> Call:
-    """Return what one request may use at most."""
+    """Return a call with the most that a request may use."""
     most_output = request.sampling.max_output_tokens or 0
     return Call(Usage(request.max_input_tokens(), most_output))
 
 
 def filtered_answer(model: str, task: str, key: str, failure: TryFailedError) -> Answer:
-    """Turn an error that says "filtered" into the answer that other servers give in that case."""
+    """Turn an error of a content filter into the answer that other servers return in that case."""
     return Answer(
         key=key,
         task=task,
@@ -102,24 +103,26 @@ def filtered_answer(model: str, task: str, key: str, failure: TryFailedError) ->
 def read_answer(
     data: Any, model: str, task: str, key: str, secret: Secret, *, latency_s: float = 0.0
 ) -> Answer:
-    """Read a chat completion that ``model`` was asked for; no usage where none can be believed.
+    """Read a chat completion of ``model``; implausible usage counts as none.
 
     Raises
     ------
     TryFailedError
-        If it is none, or a stand-in answered for a model or a model for a stand-in.
+        If it is no chat completion, or exactly one of model and answer is a stand-in.
     """
     try:
         choice = data["choices"][0]
-        is_filtered = str(choice.get("finish_reason")).lower() in FILTERED  # perhaps no message
+        is_filtered = (
+            str(choice.get("finish_reason")).lower() in FILTERED
+        )  # the message may be missing
         message = choice.get("message", {}) if is_filtered else choice["message"]
         refusal = message.get("refusal")
         answer = Answer(
             key=key,
             task=task,
-            model=server_words(data.get("model"), secret, MODEL_CHARS),
+            model=server_text(data.get("model"), secret, MODEL_CHARS),
             text=secret.scrub_exactly(_text(message.get("content"))),
-            finish_reason=server_words(choice.get("finish_reason"), secret, FINISH_CHARS),
+            finish_reason=server_text(choice.get("finish_reason"), secret, FINISH_CHARS),
             refusal=secret.scrub_exactly(str(refusal)) if refusal else None,
             usage=_usage(data.get("usage")) or Usage(),
             n_tries=1,
@@ -128,13 +131,13 @@ def read_answer(
             has_reasoning=_has_reasoning(message),
         )
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError):
-        raise TryFailedError("no_choices", server_words(_shown(data), secret)) from None
+        raise TryFailedError("no_choices", server_text(_shown(data), secret)) from None
     if answer.model.startswith(STAND_IN_PREFIX) != model.startswith(STAND_IN_PREFIX):
         raise TryFailedError(
             "stand_in_mismatch",
-            f"model {model!r} was asked for and {answer.model!r} answered; a stand-in's "
-            "replies must not pass for a model's. Check base_url.",
-            verdict="stop",
+            f"model {model!r} was requested but {answer.model!r} answered; a stand-in's replies "
+            "must not count as a model's. Check base_url.",
+            action="stop",
         )
     return answer
 
@@ -148,35 +151,38 @@ def _shown(data: object) -> str:
 
 
 def _text(content: Any) -> str:
-    """Return the words of a message; of parts (Mistral's are thoughts and text), those of text."""
+    """Return the text of a message, without parts of other types such as Mistral's thoughts."""
     if content is None:
         return ""
     if isinstance(content, list):
-        texts = [part for part in content if part.get("type", "text") in TEXT_PARTS]
+        texts = [part for part in content if part.get("type", "text") in TEXT_TYPES]
         return "".join(str(part.get("text", "")) for part in texts)
     return str(content)
 
 
 def _has_reasoning(message: Mapping[str, Any]) -> bool:
-    """Say whether a server sent thoughts beside the text, where it did: services differ."""
+    """Return whether a server sent thoughts separately from the text, in any service's field."""
     parts = message.get("content")
     others = [part.get("type", "text") for part in parts] if isinstance(parts, list) else []
-    return any(message.get(name) for name in REASONING_FIELDS) or bool(set(others) - TEXT_PARTS)
+    return any(message.get(name) for name in REASONING_FIELDS) or bool(set(others) - TEXT_TYPES)
 
 
-def _usage(given: object) -> Usage | None:
-    if not isinstance(given, dict) or not given:
+def _usage(reported: object) -> Usage | None:
+    if not isinstance(reported, dict) or not reported:
         return None
     prompt, completion = (
-        inner if isinstance(inner, dict) else {}
-        for inner in (given.get("prompt_tokens_details"), given.get("completion_tokens_details"))
+        details if isinstance(details, dict) else {}
+        for details in (
+            reported.get("prompt_tokens_details"),
+            reported.get("completion_tokens_details"),
+        )
     )
     return Usage.read(
         {
-            "input_tokens": given.get("prompt_tokens"),
-            "output_tokens": given.get("completion_tokens"),
+            "input_tokens": reported.get("prompt_tokens"),
+            "output_tokens": reported.get("completion_tokens"),
             "cached_input_tokens": prompt.get("cached_tokens"),
             "reasoning_tokens": completion.get("reasoning_tokens"),
-            "total_tokens": given.get("total_tokens"),
+            "total_tokens": reported.get("total_tokens"),
         }
     )

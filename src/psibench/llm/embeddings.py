@@ -1,8 +1,7 @@
-"""Asking an embedding service: requests, their bodies and answers.
+"""Client for embedding services: requests, their bodies and answers.
 
-How requests are sent, tried again, counted and paid for is `psibench.llm`'s: where embedding
-services differ is data of an entry, a request is many texts, and their vectors go to a store of
-their own.
+`psibench.llm` sends requests, retries, and counts their cost. Differences between services are data
+of a registry entry; a request has many texts, and their vectors go to the embedding store.
 """
 
 import json
@@ -27,42 +26,42 @@ from psibench.reading import whole_number
 logger = logging.getLogger("psibench")
 
 EVERY = "*"
-MOST_TOKENS = 10**9
-"""Of one answer: beyond what any service takes at once."""
+_MOST_COUNTED = 10**9
+"""Tokens of one answer: more than any service accepts in one request."""
 MOST_UNREADABLE = 3
-"""Tries of a request whose answers cannot be used: they may be paid for."""
+"""Tries of a request with unusable answers, which may be billed."""
 MOST_VECTOR_BYTES = 1 << 19
-"""As JSON: of 20,000 dimensions."""
+"""Bytes of a vector with 20,000 dimensions as JSON."""
 SPECIAL_TOKENS = 4
-"""Of a text, at most: services may leave them out of what they count."""
+"""Most special tokens of a text; services may leave them out of their counts."""
 LEAST_COUNTED = 0.9
-"""Share of our tokens: a service that counts fewer may have cut texts."""
+"""Share of our token count; a service that counts fewer may have cut texts."""
 TOO_LARGE = ("http_400", "http_413", "http_422")
 """Failures of a request that may have too many texts or tokens for the service."""
 MOST_PAUSE_S = 120.0
-"""Between two tries, as the `openai` client bounds Retry-After."""
+"""Longest pause between two tries; the `openai` client's limit for Retry-After."""
 
 
 def pack(
     n_tokens: Sequence[int], *, texts_per_request: int, tokens_per_request: int
 ) -> Iterator[range]:
-    """Cut texts, by the tokens of each and in their order, into requests within both limits.
+    """Cut texts, in order, into requests within both limits; ``n_tokens`` has the tokens of each.
 
-    A text of more tokens than a request may have makes one of its own.
+    A text with more tokens than a request may have is a request by itself.
     """
     start, total = 0, 0
-    for place, count in enumerate(n_tokens):
-        is_full = place - start >= texts_per_request or total + count > tokens_per_request
-        if place > start and is_full:
-            yield range(start, place)
-            start, total = place, 0
+    for i, count in enumerate(n_tokens):
+        is_full = i - start >= texts_per_request or total + count > tokens_per_request
+        if i > start and is_full:
+            yield range(start, i)
+            start, total = i, 0
         total += count
     if start < len(n_tokens):
         yield range(start, len(n_tokens))
 
 
 def role_fields(entry: EmbeddingApiModel, role: Role) -> dict[str, Any]:
-    """Return the fields that a request of this role has besides model and texts."""
+    """Return the fields of a request of this role besides model and texts."""
     return entry.query_fields if role == "query" else entry.document_fields
 
 
@@ -73,29 +72,29 @@ def request_body(entry: EmbeddingApiModel, texts: Sequence[str], role: Role) -> 
 
 
 def values_at(data: Any, path: str) -> list[Any]:
-    """Return all values at a path of keys with dots between; ``*`` stands for every item.
+    """Return all values at a path of keys separated by dots; ``*`` matches every item of a list.
 
-    Items that each carry an ``index`` of their own, as OpenAI's do, come in its order.
+    Items that each have an ``index``, as OpenAI's do, are returned in its order.
 
     Raises
     ------
     LookupError, TypeError
-        If the data has no such place.
+        If the data do not have this path.
     """
-    found = [data]
+    values = [data]
     for key in path.split("."):
         if key == EVERY:
-            found = [item for value in found for item in _in_order(value)]
+            values = [item for value in values for item in _in_order(value)]
         else:
-            found = [value[_place(key) if isinstance(value, list) else key] for value in found]
-    return found
+            values = [value[_index(key) if isinstance(value, list) else key] for value in values]
+    return values
 
 
-def _place(key: str) -> int:
-    place = whole_number(key)
-    if place is None:
-        raise TypeError(f"{key!r} is no place in a list")
-    return place
+def _index(key: str) -> int:
+    index = whole_number(key)
+    if index is None:
+        raise TypeError(f"{key!r} is no index of a list")
+    return index
 
 
 def _in_order(value: Any) -> list[Any]:
@@ -105,7 +104,7 @@ def _in_order(value: Any) -> list[Any]:
         order = [int(item["index"]) for item in value]
     except (LookupError, TypeError, ValueError):
         return value
-    if len(set(order)) < len(order):  # some servers give every item the same number
+    if len(set(order)) < len(order):  # some servers give every item the same index
         return value
     return [item for _, item in sorted(zip(order, value, strict=True), key=itemgetter(0))]
 
@@ -113,57 +112,56 @@ def _in_order(value: Any) -> list[Any]:
 def read_vectors(data: Any, entry: EmbeddingApiModel, *, n_texts: int) -> np.ndarray:
     """Read the vectors of an answer: (n_texts, dim) float32 of unit length.
 
-    Raises TryFailedError if there are not as many, they differ in length, or one is zero or not
+    Raises TryFailedError if their number is wrong, they differ in length, or one is zero or not
     finite.
     """
     try:
-        found = values_at(data, entry.vectors_path)
+        listed = values_at(data, entry.vectors_path)
     except (LookupError, TypeError, ValueError) as error:
         has = ", ".join(map(str, data)) if isinstance(data, dict) else type(data).__name__
         raise TryFailedError(
             "no_vectors",
             f"the answer has nothing at {entry.vectors_path} ({type(error).__name__} {error}); it "
-            f"has {has}. Check vectors_path",
-            verdict="stop",
+            f"has {has}. Check vectors_path of the model's entry",
+            action="stop",
         ) from None
     try:
-        values = np.array(found, dtype=np.float64)
+        values = np.array(listed, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         values = np.empty(0)
     norms = np.linalg.norm(values, axis=-1, keepdims=True)
     is_whole = values.ndim == 2 and len(values) == n_texts and np.isfinite(values).all()
     if not (is_whole and norms.all()):
-        kinds = ", ".join(sorted({type(vector).__name__ for vector in found})) or "nothing"
-        wanted = f"{n_texts} lists of as many finite numbers, not all zeros"
-        raise TryFailedError("bad_vectors", f"expected {wanted}; found {len(found)} ({kinds})")
+        kinds = ", ".join(sorted({type(vector).__name__ for vector in listed})) or "nothing"
+        wanted = f"{n_texts} lists of the same number of finite numbers, not all zeros"
+        raise TryFailedError("bad_vectors", f"expected {wanted}; found {len(listed)} ({kinds})")
     unit: np.ndarray = (values / norms).astype(np.float32)
     return unit
 
 
 def read_tokens(data: Any, entry: EmbeddingApiModel) -> int | None:
-    """Return the tokens that the service counted; None where the answer does not say.
+    """Return the service's token count; None if the answer does not report it.
 
-    A count that no answer can have, 0 too, is not believed: a budget would be passed, or used up,
-    by it.
+    An impossible count, such as 0, is ignored, because it would break the budget.
     """
     try:
         counted = sum(int(value) for value in values_at(data, entry.tokens_path))
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
-    return counted if 1 <= counted <= MOST_TOKENS else None
+    return counted if 1 <= counted <= _MOST_COUNTED else None
 
 
 class EmbeddingClient(Connection):
-    """Asks a service for vectors as an entry says. Used and closed inside one event loop.
+    """Client of one embedding service, by its entry. Used and closed inside one event loop.
 
     Parameters
     ----------
     model
-        Id of the entry, for messages. The key is read from the environment here.
+        Id of the entry, for messages. The API key is read from the environment.
     budget
-        What requests may cost.
+        Limit on the cost of requests.
     dim
-        Dimensions that vectors have to have; None: as the first ones.
+        Required dimensions of vectors; None: the dimensions of the first vectors.
     """
 
     def __init__(
@@ -189,18 +187,18 @@ class EmbeddingClient(Connection):
         self.dim = dim
         self._entry, self._model = entry, model
         self._counts_fewer = False
-        self._per_token = 1.0  # tokens that the service counts, per token by our count, at most
+        self._per_token = 1.0  # largest ratio of the service's token count to ours
 
     async def ask(self, texts: Sequence[str], role: Role, n_tokens: int) -> tuple[np.ndarray, int]:
-        """Return the vectors of texts that have so many tokens by our count, and the tokens paid.
+        """Return the vectors of texts and the number of tokens paid; ``n_tokens`` is our count.
 
-        Vectors are (n_texts, dim) float32 of unit length. The tokens are the service's count, or
-        ours where the answer does not say.
+        Vectors are (n_texts, dim) float32 of unit length. Tokens paid are the service's count, or
+        ours if the answer does not report it.
 
         Raises
         ------
         InputError
-            If the service gives none, or those of another model.
+            If the service returns none, or those of another model.
         """
         entry = self._entry
         call = Call(Usage(math.ceil(n_tokens * self._per_token)))
@@ -213,9 +211,10 @@ class EmbeddingClient(Connection):
             vectors = read_vectors(data, entry, n_texts=len(texts))
             if self.dim not in (None, vectors.shape[1]):
                 raise InputError(
-                    f"model {self._model!r}: the service gave vectors of {vectors.shape[1]} "
-                    f"dimensions, and of {self.dim} before: it is another model. Check model and "
-                    "fields, or set version in its entry, so that its vectors are stored apart"
+                    f"model {self._model!r}: the service returned vectors with {vectors.shape[1]} "
+                    f"dimensions, but earlier vectors have {self.dim}, so it is another model. "
+                    "Check model and fields, or set version in its entry, so that its vectors are "
+                    "stored separately"
                 )
             self.dim = vectors.shape[1]
             self._compare_counts(counted, n_tokens, len(texts))
@@ -228,28 +227,28 @@ class EmbeddingClient(Connection):
             if failure.reason in TOO_LARGE:
                 remedy = (
                     f"The request has {len(texts)} texts and {n_tokens:,} tokens: if that is too "
-                    f"much, lower texts_per_request ({entry.texts_per_request}) or "
+                    f"many, lower texts_per_request ({entry.texts_per_request}) or "
                     f"tokens_per_request ({entry.tokens_per_request:,}) in the model's entry; if "
-                    f"one text is too long, max_tokens ({entry.max_tokens:,}). "
+                    f"a single text is too long, lower max_tokens ({entry.max_tokens:,}). "
                 )
             raise InputError(
                 f"model {self._model!r}: no vectors from {entry.url}: {failure}. {remedy}"
-                "See docs/embedding-apis.md; the key is that of key_env "
-                f"{entry.key_env}. All vectors so far are stored; run again to go on."
+                f"See docs/embedding-apis.md; the API key is in the variable {entry.key_env} "
+                "(key_env). All vectors so far are stored; run again to continue."
             ) from None
 
     def _compare_counts(self, counted: int | None, n_tokens: int, n_texts: int) -> None:
-        """Warn once if the service read fewer tokens than it was sent: it may cut texts unasked."""
+        """Warn once if the service counted fewer tokens than it got, because it may cut texts."""
         least = LEAST_COUNTED * (n_tokens - SPECIAL_TOKENS * n_texts)
         if counted is None or self._counts_fewer or counted >= least:
             return
         self._counts_fewer = True
         entry = self._entry
         logger.warning(
-            "model %r: the service counted %s tokens of %d texts that have %s by the tokenizer %r. "
-            "Either this is not the model's tokenizer, or the service reads less than max_tokens "
-            "(%d) of a text and cuts the rest unasked: then evidence counts as given that was not "
-            "read. See what length it serves (docs/embedding-apis.md), and lower max_tokens to it",
-            self._model, f"{counted:,}", n_texts, f"{n_tokens:,}", entry.tokenizer,
+            "model %r: the service counted %s tokens in %d texts, but the tokenizer %r counts "
+            "%s. Either this is not the model's tokenizer, or the service cuts texts to fewer than "
+            "max_tokens (%d), so that evidence counts as read although it was cut. Look up the "
+            "service's longest text (docs/embedding-apis.md), and lower max_tokens to it",
+            self._model, f"{counted:,}", n_texts, entry.tokenizer, f"{n_tokens:,}",
             entry.max_tokens,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What HTTP requests wait for: the budget, and their turn."""
+"""Limits on HTTP requests: a budget, and their order."""
 
 import asyncio
 import math
@@ -12,10 +12,11 @@ from psibench.llm.usage import Usage
 
 @dataclass
 class Call:
-    """One request, of chat or of embeddings, and the HTTP requests made for it, ``n_tries`` so far.
+    """One request, for chat or embeddings, and its HTTP requests, ``n_tries`` so far.
 
-    ``most`` are the most tokens that one HTTP request can use. ``is_under_way``: one is admitted
-    and not yet settled; ``reserved_usd`` is reserved for it; ``reported_usage`` is of its answer.
+    ``most`` has the most tokens that one HTTP request can use. ``is_under_way``: one is admitted
+    and not yet settled; ``reserved_usd`` is reserved for it; ``reported_usage`` comes from its
+    answer.
     """
 
     most: Usage
@@ -26,7 +27,7 @@ class Call:
 
 
 class BudgetReachedError(InputError):
-    """The next request could pass the budget; all answers so far are stored."""
+    """The next request could exceed the budget; all answers so far are stored."""
 
 
 class Budget:
@@ -35,13 +36,13 @@ class Budget:
     Parameters
     ----------
     limit_usd
-        Never passed, however the requests come out.
+        Never exceeded, whatever the requests cost.
     price
-        The model's price; None: nothing costs anything.
+        The model's price; None: requests are free.
     spent_usd
-        Spent before.
+        Money spent before.
     is_batch
-        Whether requests are asked in batches, at the price's ``batch_share``.
+        Whether requests are sent in batches, at the price's ``batch_share``.
     """
 
     def __init__(
@@ -54,36 +55,36 @@ class Budget:
     ) -> None:
         self.limit_usd, self.price, self.spent_usd = limit_usd, price, spent_usd
         self._is_batch, self._reserved_usd = is_batch, 0.0
-        self._settled: asyncio.Event | None = None  # of the event loop that waits for it
+        self._settled: asyncio.Event | None = None  # belongs to the event loop that waits for it
 
     @property
     def is_limited(self) -> bool:
-        """Whether there is a bound."""
+        """Whether there is a limit."""
         return self.limit_usd < math.inf
 
     @property
     def has_reservations(self) -> bool:
-        """Whether requests are under way that may yet give back a part of what they reserved."""
+        """Whether requests are in progress that may return a part of their reservation."""
         return self._reserved_usd > 1e-12
 
     @property
     def free_usd(self) -> float:
-        """What is neither spent nor reserved; negative where others' batches hold more."""
+        """Money neither spent nor reserved; negative if running batches reserve more."""
         return self.limit_usd - self.spent_usd - self._reserved_usd
 
     def reserve(self, most: Usage) -> float | None:
-        """Reserve the cost of the most tokens a request can use; None if it does not fit."""
+        """Reserve the cost of the most tokens a request can use; None if money is short."""
         fits = self._cost(most) <= self.free_usd + 1e-12 * self.limit_usd
         return self.hold(most) if fits else None
 
     def hold(self, most: Usage) -> float:
-        """Reserve the cost of what is under way already, whether it fits or not."""
+        """Reserve the cost of a running batch, even if money is short."""
         money = self._cost(most)
         self._reserved_usd += money
         return money
 
     def settle(self, reserved_usd: float, used: Usage) -> None:
-        """Replace a reservation by what was used (nothing, after a failure)."""
+        """Replace a reservation by the cost of the actual usage (nothing, after a failure)."""
         self._reserved_usd = max(0.0, self._reserved_usd - reserved_usd)
         self.spent_usd += self._cost(used)
 
@@ -93,7 +94,7 @@ class Budget:
         Raises
         ------
         BudgetReachedError
-            If it could pass the budget even if what is under way costs nothing.
+            If it could exceed the budget even if all requests in progress cost nothing.
         """
         while (reserved_usd := self.reserve(call.most)) is None:
             if not self.has_reservations:
@@ -103,7 +104,7 @@ class Budget:
         call.is_under_way, call.reserved_usd, call.reported_usage = True, reserved_usd, None
 
     def finish(self, call: Call, used: Usage | None) -> None:
-        """Replace what an HTTP request reserved by what it used, None: perhaps all it could.
+        """Replace an HTTP request's reservation by its cost; None counts as the whole reservation.
 
         Only the first call after an admission counts.
         """
@@ -117,8 +118,9 @@ class Budget:
     def reached(self) -> BudgetReachedError:
         """Return the error that ends the run."""
         return BudgetReachedError(
-            f"budget_usd {self.limit_usd:g}: the next request could pass it ({self.spent_usd:.4f} "
-            "USD spent). All answers are stored; raise budget_usd and run again to go on."
+            f"budget_usd {self.limit_usd:g}: the next request could exceed it "
+            f"({self.spent_usd:.4f} USD spent). All answers are stored; raise budget_usd and run "
+            "again to continue."
         )
 
     def _cost(self, used: Usage) -> float:
@@ -128,9 +130,9 @@ class Budget:
 class Turnstile:
     """Lets requests start one by one, each written to its connection before the next is prepared.
 
-    Without it, replies that arrive together make their workers prepare all next requests before
-    the first one is written (the transport writes in a later turn of the event loop). They then
-    leave together, come back together, and the server idles while the client is busy.
+    Otherwise, when replies arrive together, all workers prepare their next requests before the
+    first is written (the transport writes in a later turn of the event loop). These requests are
+    then sent together and answered together, so that the server idles while the client is busy.
     """
 
     def __init__(self) -> None:
@@ -138,7 +140,7 @@ class Turnstile:
         self._is_busy = False
 
     async def enter(self) -> None:
-        """Wait for the turn; it passes on by itself two turns of the event loop later."""
+        """Wait for the turn; two turns of the event loop later it passes to the next request."""
         loop = asyncio.get_running_loop()
         if self._is_busy:
             turn = loop.create_future()

@@ -1,11 +1,10 @@
 """Prompt templates: Markdown files with a header, rendered by Jinja.
 
-A template starts with a YAML header between two lines ``---`` that names the task, its variables
-and the schema of the reply; or says that the reply is plain: the `text` or the `integer` of the
-task's only field. Then follow the messages, each under a line ``## system``, ``## user``
-or ``## assistant``. A variable is written ``{{ name }}``. Comments (``#`` in the header,
-``{# ... #}`` in a message) and the description never reach the model, so editing one asks nothing
-anew.
+A template starts with a YAML header between two lines ``---``. It names the task, its variables and
+the schema of the reply, or the form of a plain reply: the `text` or the `integer` of the task's
+only field. The messages follow, each after a line ``## system``, ``## user`` or ``## assistant``. A
+variable is written ``{{ name }}``. Comments (``#`` in the header, ``{# ... #}`` in a message) and
+the description are not sent to the model, so that editing them causes no new requests.
 """
 
 import hashlib
@@ -26,22 +25,22 @@ from psibench.errors import InputError
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
-from psibench.llm.templates import FAULTS, Template, fault_words
+from psibench.llm.templates import TEMPLATE_ERRORS, Template, error_text
 from psibench.reading import read_text_file
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^## (system|user|assistant)[ \t]*$", re.MULTILINE)
 _NOTE = r"\{#(?:(?!#\}).)*#\}"
 _COMMENT = re.compile(rf"^[ \t]*{_NOTE}[ \t]*\n|{_NOTE}", re.DOTALL | re.MULTILINE)
-"""A comment; one that stands alone goes with its line."""
+"""A comment; one without other text on its line is removed with the line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
 _Plain = Literal["text", "integer"]
 _PLAIN: dict[_Plain, str] = {"text": "string", "integer": "integer"}
-"""What a plain reply may be -> type of the field it fills."""
+"""Form of a plain reply -> type of the field it fills."""
 
 
 class _Header(Section):
-    """The header of a template; the description is for people."""
+    """The header of a template; the description is for readers."""
 
     task: str
     variables: list[str]
@@ -50,11 +49,11 @@ class _Header(Section):
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptTemplate:
     """One task's template.
 
-    ``task`` names the response schema, too; ``messages`` are (role, template) in order, without
-    comments.
+    ``task`` is also the name of the response schema; ``messages`` are (role, template) in order,
+    without comments.
     """
 
     task: str
@@ -64,7 +63,10 @@ class Prompt:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of what decides replies (templates, schema, form), for provenance: 64 hex digits."""
+        """Hash of everything that decides replies (templates, schema, form), for provenance.
+
+        64 hex digits.
+        """
         response, form = self.response.schema, self.response.form
         plain = [] if form == "json" else [form]
         text = json.dumps([self.task, self.messages, response, *plain], sort_keys=True)
@@ -76,7 +78,7 @@ class Prompt:
 
     @cached_property
     def _tag(self) -> re.Pattern[str] | None:
-        """Match the beginning of a tag of the template, opening or closing; None without tags."""
+        """Pattern for the beginning of a tag of the template; None if it has no tags."""
         names = sorted({name for _, text in self.messages for name in _TAG.findall(text)})
         if not names:
             return None
@@ -86,73 +88,73 @@ class Prompt:
         if isinstance(value, str):
             return value if self._tag is None else self._tag.sub(r"<\\", value)
         if isinstance(value, Sequence):
-            return [self._without_tags(one) for one in value]
+            return [self._without_tags(each) for each in value]
         return value
 
     def render(self, values: Mapping[str, Any]) -> tuple[Message, ...]:
-        r"""Put values in, of those given; braces inside a value stay as they are.
+        r"""Return the messages with values filled in; braces inside a value are not interpreted.
 
-        A tag of the template's own inside a value (a document that says ``</document>``) would end
-        the value for the model: it gets a backslash, ``<\/document>``.
+        A value that contains one of the template's tags (a document with ``</document>``) would end
+        early for the model, so the tag gets a backslash: ``<\/document>``.
 
         Raises
         ------
         InputError
-            If a variable has no value, or the template does with one what cannot be done with it.
+            If a variable has no value, or the template cannot process it.
         """
         safe = {name: self._without_tags(value) for name, value in values.items()}
         messages = []
         for role, template in self._templates:
             try:
                 text = template.render(safe).strip()
-            except FAULTS as error:
+            except TEMPLATE_ERRORS as error:
                 raise InputError(
-                    f"prompt {self.task}: message {role}: {fault_words(error)}"
+                    f"prompt {self.task}: message {role}: {error_text(error)}"
                 ) from error
             messages.append(Message(role, text))  # type: ignore[arg-type]
         return tuple(messages)
 
 
-def load_prompt(path: str | Path) -> Prompt:
+def load_prompt(path: str | Path) -> PromptTemplate:
     """Read and check a template.
 
     Raises
     ------
     InputError
-        If the file is missing, has no header or no message, its header and its text disagree
-        about the variables, or it wants a plain reply to a task that reads something else.
+        If the file is missing, has no header or no message, its header and its text have different
+        variables, or it sets a plain reply for a task that reads something else.
     """
     text = read_text_file(path, expected="a prompt template").replace("\r\n", "\n")
-    found = _HEADER.match(text)
-    if not found:
+    match = _HEADER.match(text)
+    if not match:
         raise InputError(f"{path}: no header; a prompt starts with YAML between two lines ---")
-    header = _read_header(found.group(1), path)
+    header = _read_header(match.group(1), path)
     variables = tuple(header.variables)
-    messages = _read_messages(found.group(2), path)
+    messages = _read_messages(match.group(2), path)
     _check_variables(messages, variables, path)
     task, wanted = header.task, header.response
     if isinstance(wanted, dict):
-        return Prompt(task, variables, ResponseSchema(task, wanted), messages)
-    return Prompt(task, variables, _plain_response(task, wanted, path), messages)
+        return PromptTemplate(task, variables, ResponseSchema(task, wanted), messages)
+    return PromptTemplate(task, variables, _plain_response(task, wanted, path), messages)
 
 
 def _plain_response(task: str, form: "_Plain", path: str | Path) -> ResponseSchema:
-    """Return what a plain reply to a task has to hold, as the shipped template says."""
+    """Return the schema of a plain reply to a task, taken from the shipped template."""
     where, shipped = f"{path}: response: {form}", PROMPTS / f"{task}.md"
     if not shipped.is_file():
-        raise InputError(f"{where}: {task!r} is no task of the shipped templates; see {PROMPTS}")
+        raise InputError(f"{where}: there is no shipped template for task {task!r}; see {PROMPTS}")
     if shipped.samefile(path):
         raise InputError(
-            f"{where}: the shipped template has to hold the schema that the task reads; put your "
-            "text into a file of your own and name it in the task's section (`prompt:`)"
+            f"{where}: the shipped template must keep the schema that the task reads; put your "
+            "text into another file and name it in the task's section (`prompt:`)"
         )
     usual = load_prompt(shipped)
     kinds = {name: inner["type"] for name, inner in usual.response.schema["properties"].items()}
     if list(kinds.values()) != [_PLAIN[form]]:
         fields = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
         raise InputError(
-            f"{where}: a plain reply is one {_PLAIN[form]}, and the task {task} reads {fields}; "
-            f"copy the response schema of {shipped}"
+            f"{where}: a plain reply is one {_PLAIN[form]}, but the task {task} reads {fields}; "
+            f"copy the response schema from {shipped}"
         )
     return ResponseSchema(task, usual.response.schema, form)
 
@@ -174,13 +176,13 @@ def _read_header(text: str, path: str | Path) -> "_Header":
 
 
 def _read_messages(text: str, path: str | Path) -> tuple[tuple[str, str], ...]:
-    before, *parts = _ROLE.split(_COMMENT.sub("", text))
-    if before.strip() or not parts:
+    before, *split = _ROLE.split(_COMMENT.sub("", text))
+    if before.strip() or not split:
         raise InputError(
-            f"{path}: text outside a message; each message stands under ## system, ## user or "
-            "## assistant"
+            f"{path}: found text outside of a message; each message starts with a line ## system, "
+            "## user or ## assistant"
         )
-    return tuple((role, body.strip()) for role, body in zip(parts[::2], parts[1::2], strict=True))
+    return tuple((role, body.strip()) for role, body in zip(split[::2], split[1::2], strict=True))
 
 
 def _check_variables(
@@ -190,35 +192,33 @@ def _check_variables(
     for role, text in messages:
         try:
             used |= Template(text).variables
-        except FAULTS as error:
+        except TEMPLATE_ERRORS as error:
             line = getattr(error, "lineno", "?")
-            raise InputError(
-                f"{path}: message {role}, line {line}: {fault_words(error)}"
-            ) from error
+            raise InputError(f"{path}: message {role}, line {line}: {error_text(error)}") from error
     if used != set(variables):
         raise InputError(
-            f"{path}: header names the variables {', '.join(sorted(variables)) or 'none'}, the "
-            f"messages use {', '.join(sorted(used)) or 'none'}; make them agree"
+            f"{path}: the header names the variables {', '.join(sorted(variables)) or 'none'}, but "
+            f"the messages use {', '.join(sorted(used)) or 'none'}; make them agree"
         )
 
 
-def requests_of(
-    task: LlmTask, section: LlmTaskSection, prompt: Prompt, llm: LlmSettings, tables: Tables
+def task_requests(
+    task: LlmTask, section: LlmTaskSection, prompt: PromptTemplate, llm: LlmSettings, tables: Tables
 ) -> Iterator[tuple[TaskItem, Request]]:
-    """Yield every item of a task with the request that asks about it, one by one, in order.
+    """Yield the items of a task with their requests, in order.
 
-    ``section`` is the task's part of the benchmark's config, ``prompt`` its template, ``llm`` the
-    language model that the section names; ``tables`` are those the task reads, of some documents.
+    ``section`` is the task's section of the benchmark's config, ``prompt`` its template, ``llm``
+    the language model that the section names; ``tables`` are the task's inputs for some documents.
 
     Raises
     ------
     InputError
-        If the template is of another task, or has variables that the task does not fill in.
+        If the template is for another task, or has variables that the task does not fill in.
     """
     if prompt.task != task.template:
         raise InputError(
-            f"prompt of task {prompt.task!r} given for task {task.template!r}; the header's key "
-            "task has to name the task the template is used for"
+            f"found a prompt of task {prompt.task!r} for task {task.template!r}; the header's key "
+            "`task` must name the task that uses the template"
         )
     for item in task.items(tables, section):
         request = Request(

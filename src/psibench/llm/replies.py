@@ -1,23 +1,24 @@
-"""Reading a reply: JSON, or what models write in its place, or plain; held to its schema.
+"""Parse a reply that is JSON, almost JSON, or plain, and check it against its schema.
 
-Which part of a reply counts is one rule:
+These rules decide which part of a reply counts:
 
-1. Only the message's content is read, never what a server sends as ``reasoning_content`` or
-   ``reasoning``.
-2. Thoughts are removed, of any model's format and in any case: what stands between an opening and a
-   closing marker; with a closing marker alone, all before it; with channels, all but the channel
+1. Only the message's content is read, never a server's ``reasoning_content`` or ``reasoning``. 2.
+Thoughts are removed, of any model's format and in any case: the text between an opening and a
+   closing marker; all text before a closing marker without an opening one; and all channels except
    ``final``. A thought that never closes makes the reply malformed (``thoughts_alone``). A marker
-   inside a JSON value is text. In running text, a pair of markers behind other words is text, too.
-3. All values in what is left that fit the schema have to be equal; otherwise the reply is malformed
-   (``several_values``), also if a value is followed by the beginning of another that cannot be
-   read. A value's place does not decide: after a draft the last value is meant, but the first one
-   where a model goes on and invents the next question. A malformed reply is asked again.
+   inside a JSON value is text. In running text, a pair of markers after other words is text, too.
+3. All values in the rest that fit the schema must be equal; otherwise the reply is malformed
+   (``several_values``). The same holds if a value is followed by the beginning of another one that
+   cannot be read. The order of values does not decide: a model that drafts means its last value, a
+   model that continues with an invented question means its first. Another sample replaces a
+   malformed reply.
 
-Forgiven is what does not change a reply's meaning. Of its form: prose and fences around it, and
-almost-JSON (`json_repair`), unless it breaks off or a word got lost. Of its shape: unknown
-keys (dropped), another case in keys and enum values, numbers as strings, an array where the schema
-wants an object that holds one array, an object that holds one array where it wants that array, an
-array of one. A plain reply is the value of the schema's only field: thoughts and an outer fence go.
+Deviations that do not change a reply's meaning are accepted. In its form: prose and fences around
+it, and almost-JSON (`json_repair`), unless it ends early or loses a word. In its shape: unknown
+keys (dropped), another case of keys and enum values, numbers as strings, an array instead of an
+object with one array, an object with one array instead of that array, an array of one value instead
+of the value. A plain reply is the value of the schema's only field, without thoughts and an outer
+fence.
 """
 
 import json
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
 ReplyForm = Literal["json", "text", "integer"]
-"""What a reply is: JSON of the schema, or the plain text or whole number of its only field."""
+"""Form of a reply: JSON of the schema, or the plain text or whole number of its only field."""
 
 MAX_SCANNED_CHARS, START_CHARS, NESTED_CHARS = 20_000_000, 100, 1_000_000
-"""Characters of a reply in which JSON is looked for, those read twice counted twice; what an
-attempt at a bracket counts at least; and one that ends because the brackets are nested too deep."""
+"""Characters of a reply that are searched for JSON, where repeated reading counts repeatedly. The
+second number is the least count of each attempt at a bracket, the third the count of an attempt
+that fails because brackets are nested too deep."""
 
 MAX_REPAIR_CHARS, MAX_REPAIR_BRACKETS = 200_000, 2000
-"""What is longer, or opens more brackets, is read as JSON only: repair takes quadratic time."""
+"""A longer text, or one with more opening brackets, is parsed as JSON only: repair is quadratic."""
 
 _THOUGHT = (
     r"(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|scratchpad|analysis|monologue|cot"
@@ -71,13 +73,13 @@ _MARKER = re.compile(
 )
 _THOUGHT_PROCESS = re.compile(r"\s*Here(?: is|['’]s) my thought process:", re.IGNORECASE)
 _RESPONSE = re.compile(r"Here(?: is|['’]s) my response:", re.IGNORECASE)
-"""Granite's markers: words, which count at the start of a reply and together only."""
+"""Granite's markers are words, which count only at the start of a reply and together."""
 _HEADER = re.compile(
     r"(?P<header><\|channel\|>\s*(?P<channel>\w+)[^<]{0,200}(?:<\|constrain\|>[^<]{0,80})?"
     r"<\|message\|>)|<\|(?:start|end|return|call|channel)\|>",
     re.IGNORECASE,
 )
-"""What begins a message of gpt-oss, or ends one (cookbook.openai.com/articles/openai-harmony)."""
+"""Beginning or end of a message of gpt-oss (cookbook.openai.com/articles/openai-harmony)."""
 _ENDS_OF_TURN = (
     *("<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "<|endoftext|>"),
     *("</s>", "<end_of_turn>", "[END FINAL RESPONSE]"),
@@ -87,18 +89,18 @@ _AROUND = {
     "<|begin_of_solution|>": "<|end_of_solution|>",
     "<|START_RESPONSE|>": "<|END_RESPONSE|>",
 }
-"""What GLM, OpenThinker and Cohere's models put around a reply."""
+"""Tags that GLM, OpenThinker and Cohere's models put around a reply."""
 _AROUND_AFTER_THOUGHTS = {
     f"<{name}>": f"</{name}>" for name in ("answer", "response", "output", "final_answer")
 }
-"""Likewise, Hunyuan, Granite and ERNIE behind their thoughts."""
+"""Tags that Hunyuan, Granite and ERNIE put around a reply after their thoughts."""
 _OUTER_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n((?:(?!```).)*)```\s*\Z", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _MARKS = r"[\s*_\"'`()\[\]{}]"
 _ONLY_NUMBER = re.compile(
     rf"{_MARKS}*(?:[^\W\d_][^\d\n:：=]{{0,40}}[:：=]{_MARKS}*)?({_NUMBER.pattern})(?:{_MARKS}|\.)*"
 )
-"""A number, perhaps after a name of it (``**Score:** 3``), perhaps in marks."""
+"""A number, maybe after a label (``**Score:** 3``), maybe in quotes or other marks."""
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _OPENER = re.compile(r"[{\[]")
 _CLOSERS = {"{": "}", "[": "]"}
@@ -109,18 +111,18 @@ _WORD = re.compile(r"\w+")
 
 
 class _Repeated(dict[str, Any]):
-    """An object that has one key twice, with two values."""
+    """An object with a key that occurs twice, with two values."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs) and any(_differ(found[name], value) for name, value in pairs):
-        return _Repeated(found)
-    return found
+    unique = dict(pairs)
+    if len(unique) < len(pairs) and any(_differ(unique[name], value) for name, value in pairs):
+        return _Repeated(unique)
+    return unique
 
 
 def _differ(one: Any, other: Any) -> bool:
-    return one is not other and one != other  # NaN is itself
+    return one is not other and one != other  # NaN equals itself here
 
 
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_object)
@@ -144,29 +146,28 @@ _REASONS = {
 }
 
 
-THOUGHTS_ALONE, SEVERAL_VALUES = "thoughts_alone", "several_values"
+ONLY_THOUGHTS, SEVERAL_VALUES = "thoughts_alone", "several_values"
 
 
 class MalformedReplyError(ValueError):
-    """No value fits the schema; the text is a reason code: where and why, without the reply."""
+    """No value fits the schema; the text is a reason code, without the reply's text."""
 
 
 def parse_reply(text: str, schema: Mapping[str, Any], form: ReplyForm = "json") -> Any:
     """Return the value in a reply that fits a JSON schema.
 
-    If nothing that is JSON fits, code fences and the reply are read as almost-JSON. Text around the
-    value is ignored.
+    If no JSON in the reply fits, its code fences and the whole reply are parsed as almost-JSON.
+    Text around the value is ignored.
 
-    Around a plain ``text`` nothing is but white space; around an ``integer`` there may be marks and
-    a name of it (``Score: 3``), and no other word or number. Its value fills the schema's only
-    field.
+    A plain ``text`` may have only white space around it. An ``integer`` may have marks and a label
+    (``Score: 3``), but no other word or number. It fills the schema's only field.
 
     Raises
     ------
     MalformedReplyError
-        ``thoughts_alone``; ``several_values``; ``too_many_brackets`` if to look behind each of them
-        takes too long; the reason of the first value that did not fit, or ``no_json``; of a plain
-        reply ``empty_reply``, ``no_number``, ``several_numbers`` or ``words_beside_the_number``.
+        ``thoughts_alone``; ``several_values``; ``too_many_brackets`` if trying each bracket takes
+        too long; the reason of the first value that did not fit, or ``no_json``; for a plain reply
+        ``empty_reply``, ``no_number``, ``several_numbers`` or ``words_beside_the_number``.
     """
     reply = without_thoughts(text, form)
     if form != "json":
@@ -180,25 +181,25 @@ def parse_reply(text: str, schema: Mapping[str, Any], form: ReplyForm = "json") 
         return fit(whole, schema)
     reasons = list[str]()
     spans = list(_json_spans(reply))
-    if not (found := _fitting((span for span in spans if span.value), schema, reasons)):
-        found = _fitting(spans, schema, reasons)  # nothing but [], say
-    if found:
-        value = _only([value for _, value in found])
-        rest = reply[found[-1][0].end :]
+    if not (fitting := _fitting((span for span in spans if span.value), schema, reasons)):
+        fitting = _fitting(spans, schema, reasons)  # also empty values, such as []
+    if fitting:
+        value = _only([value for _, value in fitting])
+        rest = reply[fitting[-1][0].end :]
         if _opening_of(tuple(schema.get("properties", ()))).search(rest):
             others = _fitting(_repaired(rest), schema, reasons)
             if [other for _, other in others] != [value]:
                 raise MalformedReplyError(SEVERAL_VALUES)
         return value
-    parts = [*(fence.group(1) for fence in _FENCE.finditer(reply)), reply]
-    almost = [span for part in parts for span in _repaired(part)]
-    if found := _fitting(almost, schema, reasons):
-        return _only([value for _, value in found])
+    texts = [*(fence.group(1) for fence in _FENCE.finditer(reply)), reply]
+    almost = [span for text in texts for span in _repaired(text)]
+    if fitting := _fitting(almost, schema, reasons):
+        return _only([value for _, value in fitting])
     raise MalformedReplyError(next(iter(reasons), "no_json"))
 
 
 def without_thoughts(text: str, form: ReplyForm = "json") -> str:
-    """Return a reply without thoughts, and without what models write around what is left.
+    """Return a reply without thoughts and without the tags that models put around replies.
 
     Raises
     ------
@@ -213,7 +214,7 @@ def without_thoughts(text: str, form: ReplyForm = "json") -> str:
 
 
 def has_thoughts(text: str, form: ReplyForm = "json") -> bool:
-    """Say whether thoughts in a reply have to be removed."""
+    """Return whether a reply has thoughts to be removed."""
     try:
         return _outside_thoughts(_final_channel(text), form) != text
     except MalformedReplyError:
@@ -221,18 +222,18 @@ def has_thoughts(text: str, form: ReplyForm = "json") -> bool:
 
 
 def _final_channel(text: str) -> str:
-    """Return what the messages in the channel `final` say; the text if it has no channels."""
-    parts = _markers(_HEADER, text)
-    if not any(part["header"] for part in parts):
+    """Return the messages in the channel `final`; the whole text if it has no channels."""
+    markers = _markers(_HEADER, text)
+    if not any(marker["header"] for marker in markers):
         return text
-    ends = [*(part.start() for part in parts[1:]), len(text)]
+    ends = [*(marker.start() for marker in markers[1:]), len(text)]
     final = [
-        text[part.end() : end]
-        for part, end in zip(parts, ends, strict=True)
-        if part["header"] and part["channel"].lower() == "final"
+        text[marker.end() : end]
+        for marker, end in zip(markers, ends, strict=True)
+        if marker["header"] and marker["channel"].lower() == "final"
     ]
     if not final:
-        raise MalformedReplyError(THOUGHTS_ALONE)
+        raise MalformedReplyError(ONLY_THOUGHTS)
     return "\n".join(final)
 
 
@@ -255,27 +256,27 @@ def _outside_thoughts(text: str, form: ReplyForm) -> str:
             if is_thought:
                 kept.append(before)
     if is_thought:
-        raise MalformedReplyError(THOUGHTS_ALONE)
+        raise MalformedReplyError(ONLY_THOUGHTS)
     return "\n".join([*kept, text[at:]])
 
 
 def _markers(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
     """Return the matches of a pattern that are not inside a JSON value."""
-    found = list(pattern.finditer(text))
-    if not found:
+    matches = list(pattern.finditer(text))
+    if not matches:
         return []
     spans = [*_json_spans(text), None]
-    outside, place = [], 0
-    for one in found:
-        while (span := spans[place]) is not None and span.end <= one.start():
-            place += 1
-        if span is None or one.start() < span.start:
-            outside.append(one)
+    outside, i = [], 0
+    for match in matches:
+        while (span := spans[i]) is not None and span.end <= match.start():
+            i += 1
+        if span is None or match.start() < span.start:
+            outside.append(match)
     return outside
 
 
 def _unwrapped(text: str, around: Mapping[str, str]) -> str:
-    """Take away what ends a turn, and one pair of tags around all of a reply."""
+    """Remove markers at the end of a turn, and one pair of tags around the reply."""
     text = text.strip()
     while (end := next((end for end in _ENDS_OF_TURN if text.endswith(end)), None)) is not None:
         text = text.removesuffix(end).rstrip()
@@ -303,14 +304,14 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def _plain(reply: str, form: ReplyForm) -> str:
-    """Return what a plain reply says, as it was written."""
+    """Return the text of a plain reply."""
     text = _OUTER_FENCE.sub(r"\1", reply).strip()
     if not text:
         raise MalformedReplyError("empty_reply")
     if form == "text":
         return text
-    if (found := _ONLY_NUMBER.fullmatch(text)) is not None:
-        return found[1]
+    if (match := _ONLY_NUMBER.fullmatch(text)) is not None:
+        return match[1]
     n = len(_NUMBER.findall(text))
     reasons = {0: "no_number", 1: "words_beside_the_number"}
     raise MalformedReplyError(reasons.get(n, "several_numbers"))
@@ -318,7 +319,7 @@ def _plain(reply: str, form: ReplyForm) -> str:
 
 @dataclass(frozen=True)
 class _Span:
-    """A value in a text, and where it stands."""
+    """A value in a text, and its position."""
 
     start: int
     end: int
@@ -326,7 +327,7 @@ class _Span:
 
 
 def _json_spans(text: str) -> Iterator[_Span]:
-    """Yield the objects and arrays in a text that are JSON, in order; not those inside another."""
+    """Yield the JSON objects and arrays in a text, in order, except those inside another."""
     at = n_scanned = 0
     while (opener := _OPENER.search(text, at)) is not None:
         start = opener.start()
@@ -336,7 +337,7 @@ def _json_spans(text: str) -> Iterator[_Span]:
             n_scanned += at - start
         except json.JSONDecodeError as error:
             at = opener.end()
-            n_scanned += error.pos - start + error.pos // 10  # the error counts its line
+            n_scanned += error.pos - start + error.pos // 10  # creating the error counts lines
         except (ValueError, RecursionError):
             at = opener.end()
             n_scanned += NESTED_CHARS
@@ -346,7 +347,7 @@ def _json_spans(text: str) -> Iterator[_Span]:
 
 
 def _repaired(text: str) -> Iterator[_Span]:
-    """Yield what is between the outermost brackets, repaired; not if that would change it."""
+    """Yield the repaired value between the outermost brackets, unless repair loses words."""
     import json_repair
 
     opener = _OPENER.search(text)
@@ -358,7 +359,7 @@ def _repaired(text: str) -> Iterator[_Span]:
         return
     try:
         value = json_repair.loads(inside, skip_json_loads=True)
-        value = json.loads(json.dumps(value))  # joins the halves of surrogate pairs
+        value = json.loads(json.dumps(value))  # joins surrogate pairs
     except (ValueError, RecursionError):
         return
     if not _words(inside) - _words(json.dumps(value)):
@@ -368,16 +369,16 @@ def _repaired(text: str) -> Iterator[_Span]:
 def _fitting(
     spans: Iterable[_Span], schema: Mapping[str, Any], reasons: list[str]
 ) -> list[tuple[_Span, Any]]:
-    """Return the values that fit, in the schema's shape; add why others do not to ``reasons``."""
-    found = []
+    """Return the values that fit, in the schema's shape; add the others' reasons to ``reasons``."""
+    fitting = []
     for span in spans:
         try:
-            found.append((span, fit(span.value, schema)))
+            fitting.append((span, fit(span.value, schema)))
         except MalformedReplyError as error:
             if str(error) == SEVERAL_VALUES:
                 raise
             reasons.append(str(error))
-    return found
+    return fitting
 
 
 def _only(values: Sequence[Any]) -> Any:
@@ -388,26 +389,26 @@ def _only(values: Sequence[Any]) -> Any:
 
 @lru_cache(maxsize=64)
 def _opening_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Match what begins like an object with one of these keys."""
+    """Match the beginning of an object with one of several keys."""
     keys = "|".join(map(re.escape, names)) or r"(?!)"
     return re.compile(rf"[{{\[]\s*[\"'“]?(?:{keys})[\"'”]?\s*[:：=]", re.IGNORECASE)
 
 
 def _words(text: str) -> Counter[str]:
-    """Count the words of a JSON text: the 3 of ``{"grade": 3 or 4}`` is not what was meant."""
+    """Count the words of a JSON text: repairing ``{"grade": 3 or 4}`` to 3 would lose two."""
     text = _ESCAPE.sub(_unescaped, _COMMENT.sub(" ", text)).replace("None", "null")
     return Counter(_WORD.findall(text.casefold()))
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    code = found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
     return chr(int(code[1:], 16)) if len(code) == 5 else _SPACES.get(code, code)
 
 
 def _shaped(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Bring a value nearer to the schema's shape, where that keeps its meaning."""
-    given = schema.get("type", [])
-    kinds = [given] if isinstance(given, str) else given
+    """Bring a value closer to the schema's shape if that keeps its meaning."""
+    declared = schema.get("type", [])
+    kinds = [declared] if isinstance(declared, str) else declared
     if value is None and "null" in kinds:
         return None
     if "object" in kinds:
@@ -420,7 +421,7 @@ def _shaped(value: Any, schema: Mapping[str, Any]) -> Any:
         return [_shaped(v, items) for v in value] if isinstance(value, list) else value
     if "enum" in schema:
         word = str(value).strip().rstrip(".").lower()
-        return next((one for one in schema["enum"] if str(one).lower() == word), value)
+        return next((each for each in schema["enum"] if str(each).lower() == word), value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value
     if "string" in kinds:
@@ -451,10 +452,10 @@ def _shaped_object(value: Any, properties: Mapping[str, Mapping[str, Any]]) -> A
 
 
 def _differ_in_case(value: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Say whether an object has one of the names in two spellings, with two values."""
+    """Return whether an object has one of the names in two spellings, with two values."""
     wanted, last = set(map(str.lower, names)), _by_name(value)
-    given = ((str(name).strip().lower(), inner) for name, inner in value.items())
-    return any(name in wanted and _differ(inner, last[name]) for name, inner in given)
+    folded = ((str(name).strip().lower(), inner) for name, inner in value.items())
+    return any(name in wanted and _differ(inner, last[name]) for name, inner in folded)
 
 
 def _by_name(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -462,7 +463,7 @@ def _by_name(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: str | float) -> Any:
-    """Return a number that JSON can hold, whole where it is; else what it is, as a text."""
+    """Return a number that JSON allows, as an integer if whole; otherwise the value or its text."""
     try:
         number = float(value)
     except (ValueError, OverflowError):

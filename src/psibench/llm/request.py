@@ -1,4 +1,4 @@
-"""One LLM request, complete: what is sent, and the key its answer is stored under."""
+"""One complete LLM request, and the key under which its answer is stored."""
 
 import hashlib
 import json
@@ -14,17 +14,17 @@ from psibench.llm.replies import ReplyForm
 ReplyFormat = Literal["json_schema", "json_object_schema", "json_object", "text"]
 
 REASK_STRIDE = 1_000_000
-"""A re-ask of sample ``i`` is sample ``i + REASK_STRIDE``: never a sample someone else wants."""
+"""A re-ask of sample ``i`` is sample ``i + REASK_STRIDE``, which no task requests otherwise."""
 
 _SEEDS = 2**31
 
 _NOT_SENT = frozenset({"minLength", "maxLength"})
-"""Keywords that OpenAI's strict mode answers with an error."""
+"""Keywords that OpenAI's strict mode refuses."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message as rendered."""
+    """One rendered chat message."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -32,10 +32,10 @@ class Message:
 
 @dataclass(frozen=True)
 class ResponseSchema:
-    """The JSON schema a reply's value has to fit; ``name`` is the task's name.
+    """JSON schema of a reply's value; ``name`` is the task's name.
 
-    ``form`` is how the reply says it: as `json`, which alone is sent to the server, or as the plain
-    `text` or `integer` of the schema's only field.
+    ``form`` is the form of the reply: `json`, for which the schema is sent to the server, or the
+    plain `text` or `integer` of the schema's only field.
     """
 
     name: str
@@ -54,26 +54,26 @@ class Sampling(Section):
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_output_tokens: int | None = Field(default=None, ge=1)
-    """Bound of a reply's tokens. Needed with budget_usd."""
+    """Limit of a reply's tokens. Needed with budget_usd."""
     seed: int | None = Field(default=None, ge=0)
-    """Sent plus the sample index, to servers that sample reproducibly."""
+    """Sent plus the sample index, for servers that sample reproducibly."""
     stop: list[str] = Field(default_factory=list)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     reasoning_effort: str | None = None
     extra: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of the request's body that only this server knows."""
+    """Further fields of the request's body, for this server only."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A complete request to a model, under its name at the server.
+    """A complete request to a model, under its name on the server.
 
-    ``response`` is what the reply has to hold. ``revision`` is pinned by the user, or None.
-    ``reply_format`` says how JSON is asked for: as `json_schema`, with `json_object` (as
-    llama.cpp's servers take it), or in the prompt alone, of which `json_object` asks for any JSON;
-    a plain reply is asked for in the prompt alone, whatever it says.
-    ``sample`` is 0 for the first answer wanted to this prompt, 1 for the second, ...
+    ``revision`` is pinned by the user, or None. ``reply_format`` decides how JSON is requested: by
+    `json_schema`; by `json_object` with a schema (for llama.cpp's servers); by `json_object` for
+    any JSON, or `text`, where the prompt describes the schema. Plain replies are requested in the
+    prompt only, for any ``reply_format``. ``sample`` is 0 for the first answer to this prompt, 1
+    for the second, ...
     """
 
     model: str
@@ -91,7 +91,7 @@ class Request:
 
     @property
     def sent_format(self) -> ReplyFormat:
-        """How the server is told what the reply has to be; `text`: not at all."""
+        """Reply format in the request's body; `text`: none is sent."""
         return self.reply_format if self.response.form == "json" else "text"
 
     @property
@@ -105,17 +105,17 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def reask(self) -> "Request":
-        """Return the same request as another sample."""
+        """Return the same request for another sample."""
         return replace(self, sample=self.sample + REASK_STRIDE)
 
     def body(self, *, output_limit_key: str = "max_tokens") -> dict[str, Any]:
         """Return the JSON body of the HTTP request.
 
-        ``output_limit_key`` is what the server calls the bound of the reply's tokens.
+        ``output_limit_key`` is the server's key for the limit of the reply's tokens.
         """
-        given = dict(self.sampling)
-        extra, limit = given.pop("extra"), given.pop("max_output_tokens")
-        body = {name: value for name, value in given.items() if value not in (None, [])}
+        sampling = dict(self.sampling)
+        extra, limit = sampling.pop("extra"), sampling.pop("max_output_tokens")
+        body = {name: value for name, value in sampling.items() if value not in (None, [])}
         if limit is not None:
             body[output_limit_key] = limit
         if self.sampling.seed is not None:
@@ -128,7 +128,7 @@ class Request:
         return body
 
     def max_input_tokens(self) -> int:
-        """Bound the input tokens from above: a token has at least one byte of UTF-8."""
+        """Return an upper bound of the input tokens: a token has at least one byte of UTF-8."""
         texts = [message.content for message in self.messages]
         if self.response.form == "json":
             texts.append(json.dumps(self.response.schema))
@@ -141,12 +141,12 @@ class Request:
         schema = _sendable(self.response.schema)
         if self.sent_format == "json_object_schema":
             return {"type": "json_object", "schema": schema}
-        named = {"name": self.response.name, "strict": True, "schema": schema}
-        return {"type": "json_schema", "json_schema": named}
+        json_schema = {"name": self.response.name, "strict": True, "schema": schema}
+        return {"type": "json_schema", "json_schema": json_schema}
 
 
 def _sendable(schema: Any) -> Any:
-    """Leave out what strict servers refuse; the reply is held to the whole schema all the same."""
+    """Remove keywords that strict servers refuse; replies are still checked by the whole schema."""
     if isinstance(schema, Mapping):
         return {key: _sendable(value) for key, value in schema.items() if key not in _NOT_SENT}
     return schema

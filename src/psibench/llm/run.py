@@ -1,4 +1,4 @@
-"""One call for a stage that is not asynchronous itself: ask all items, hand on each outcome."""
+"""Ask all items of a synchronous stage, and pass on each outcome."""
 
 import asyncio
 import contextlib
@@ -10,14 +10,14 @@ from psibench.config.secrets import Secret
 from psibench.errors import InputError
 from psibench.llm.answer import Outcome
 from psibench.llm.answer_store import AnswerStore
-from psibench.llm.asking import Item, OutcomeSink, ask
+from psibench.llm.asking import AskItem, OutcomeSink, ask
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.limits import Budget
 from psibench.llm.sections import LlmSettings, Price, price_of
 
 
 def ask_all(
-    items: Iterable[Item],
+    items: Iterable[AskItem],
     settings: LlmSettings,
     *,
     store: str | Path,
@@ -25,28 +25,29 @@ def ask_all(
     prices: Mapping[str, Price] | None = None,
     check_stop: Callable[[], None] = lambda: None,
 ) -> OutcomeSink:
-    """Hand the outcome of each item of a stage to ``on_outcome``, and ask for those not stored.
+    """Pass the outcome of each item to ``on_outcome``, and ask for outcomes that are not stored.
 
-    Where the store has them all, no server is needed, and none is started.
+    If the store has all outcomes, no server is needed or started.
 
     Parameters
     ----------
     items
-        Drawn as fast as they are asked; never held all at once.
+        Drawn one by one as workers need them.
     settings, store
-        Model, server, policy and budget; folder of the answer store of this model.
+        Model, server, policy and budget; folder of this model's answer store.
     prices
-        Price table, needed with ``settings.budget_usd``; what the store holds counts as spent.
+        Price table, needed with ``settings.budget_usd``; the cost of stored answers counts as
+        spent.
     check_stop
-        Raises if the job has to end now; it then does so within seconds, in order: what is under
-        way has a few to be answered, and what was is stored.
+        Raises if the job has to end now; the call then ends within seconds: running requests get a
+        few seconds, and their answers are stored.
 
     Raises
     ------
     InputError
-        If the service has stopped serving the model: before the first request.
+        Before the first request, if the service has stopped serving the model.
     BudgetReachedError, InputError
-        As `asking.ask` and `ask_batches`, after all outcomes were handed on.
+        As in `asking.ask` and `ask_batches`, after all outcomes were passed on.
     """
     results, asking = OutcomeSink(on_outcome), settings.asking
     with AnswerStore(store) as answers:
@@ -104,17 +105,17 @@ def ask_all(
 
 
 def _refuse_retired(settings: LlmSettings) -> None:
-    is_past, words = settings.retirement() or (False, "")
+    is_past, state = settings.retirement() or (False, "")
     if is_past:
         raise InputError(
-            f"model {settings.model!r} is {words}. Nothing was asked; answers that are stored "
-            "count as ever. Name another `llm:`, or, if somebody still serves it, put an entry "
-            "with their base_url and without `retired` under `llms:`"
+            f"model {settings.model!r} is {state}. No request was sent; stored answers remain "
+            "valid. Name another `llm:`, or, if another service still serves it, add an entry "
+            "with its base_url and without `retired` under `llms:`"
         )
 
 
 def _budget(settings: LlmSettings, prices: Mapping[str, Price], answers: AnswerStore) -> Budget:
-    """Return the budget, less what all answers in the store cost."""
+    """Return the budget minus the cost of all answers in the store."""
     if settings.budget_usd is None:
         return Budget()
     price, is_batch = price_of(settings.model, prices), settings.backend == "openai-batch"

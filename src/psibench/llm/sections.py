@@ -1,4 +1,4 @@
-"""Config of a language model: where it answers, how fast it may be asked, how patient to be."""
+"""Config of a language model: its server, rate of requests, and retries."""
 
 import re
 from collections.abc import Mapping
@@ -25,21 +25,23 @@ MILLION = 1_000_000
 
 
 class AskPolicy(Section):
-    """How requests are sent: at once, and again."""
+    """How requests are sent and repeated."""
 
     concurrency: int = Field(default=32, ge=1, le=4096)
-    """Requests under way at once."""
+    """Requests in progress at the same time."""
     timeout_s: float = Field(default=180.0, gt=0)
-    """Of one HTTP request."""
+    """Seconds for one HTTP request."""
     deadline_s: float = Field(default=1200.0, gt=0)
-    """Of one request with all its tries; then it has failed, and the next run asks it again."""
+    """Seconds for one request with all its tries; then it has failed, and the next run repeats
+    it."""
     max_tries: int = Field(default=100, ge=1)
     """HTTP requests per request. Pauses between them: the server's Retry-After, up to two minutes;
-    else half a second, doubled each time up to eight."""
+    otherwise half a second, doubled each time up to eight seconds."""
     max_reasks: int = Field(default=2, ge=0, le=20)
-    """Further samples asked for after a malformed or truncated reply."""
+    """Further samples requested after a malformed or truncated reply."""
     give_up_after: int = Field(default=50, ge=1)
-    """Requests failed in a row after which the run stops: the server is gone, or refuses all."""
+    """Consecutive failed requests after which the run stops, because the server is gone or refuses
+    all."""
 
 
 class BatchPolicy(Section):
@@ -48,69 +50,71 @@ class BatchPolicy(Section):
     max_requests: int = Field(default=50_000, ge=1, le=50_000)
     """Requests per batch file; the server's limit is 50,000."""
     poll_s: float = Field(default=60.0, gt=0)
-    """How often the server is asked whether a batch is done."""
+    """Seconds between two checks whether a batch is done."""
 
 
 class LlmServer(VllmServer):
-    """How the vllm backend starts `vllm serve MODEL` inside the job, and what plans count it by."""
+    """How the vllm backend starts `vllm serve MODEL` inside the job, and its size for plans."""
 
     parameters_b: float | None = Field(default=None, gt=0)
-    """Parameters in billions, by which GPU hours are planned; of a model that is served elsewhere
-    (backend openai) only if this is given, with `gpus`."""
+    """Parameters in billions, by which GPU hours are planned. For a model that is served elsewhere
+    (backend openai), GPU hours are planned only if this is given, with `gpus`."""
     active_parameters_b: float | None = Field(default=None, gt=0)
-    """Of them, those that a token goes through in a mixture of experts; null: all."""
+    """Parameters in billions that each token uses in a mixture of experts; null: all."""
     tokens_per_s: float | None = Field(default=None, gt=0)
-    """Output tokens a second that one server has been seen to write, all requests together; null:
-    bounded by encoding.gpu_gb_per_s and gpu_tflops."""
+    """Measured output tokens per second of one server, for all requests together; null: estimated
+    from encoding.gpu_gb_per_s and gpu_tflops."""
 
 
 class Retired(Section):
     """When a service stops serving a model."""
 
     since: date = Field(strict=False)
-    """First day on which it is not asked any more, as 2027-01-14."""
+    """First day on which the model is not served, e.g. 2027-01-14."""
     instead: str = Field(min_length=1)
-    """What to take in its place, and whose word the date is."""
+    """The model to use instead, and the source of the date."""
 
 
 class LlmSettings(Section):
-    """One language model behind an OpenAI-compatible server."""
+    """One language model on an OpenAI-compatible server."""
 
     backend: Literal["openai", "openai-batch", "vllm", "stand-in", "file"]
-    """openai: any server that speaks its chat completions. openai-batch: its files and batches.
-    vllm: a server the job starts itself. stand-in: the rule-based program. file: translations that
-    another system made, as a translator (docs/multilingual.md)."""
+    """openai: any server with OpenAI's chat completions. openai-batch: OpenAI's files and batches.
+    vllm: a server that the job starts. stand-in: a rule-based program that stands in for a language
+    model. file: translations that another system made, as a translator (docs/multilingual.md)."""
     model: str = Field(min_length=1)
-    """Name as the server knows it."""
+    """Name of the model on the server."""
     revision: str | None = None
     """Pinned revision or date; part of each request's key."""
     file: str | None = None
-    """Of the file backend: JSON lines with `id` of a text, `language` and `translation`."""
+    """For the file backend: JSON lines with `id` of a text, `language` and `translation`."""
     retired: Retired | None = None
-    """From which day on the service does not serve it: nothing is asked from then on, stored
-    answers count. An entry of your own without it asks whoever serves the model."""
+    """The day from which the service does not serve the model: no requests are sent from then on,
+    stored answers count. A config's entry without this key sends requests to its server."""
     base_url: str | None = None
     """Address up to /v1; null is api.openai.com. The stand-in is started for the run if null."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the key; null for servers without keys."""
+    """Name of the environment variable with the API key; null for servers without keys."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Further HTTP headers. No keys here."""
+    """Further HTTP headers, which must not contain API keys."""
     reply_format: ReplyFormat = "json_schema"
-    """How structure is asked for: the strictest that the server supports (docs/generation.md)."""
+    """How structured replies are requested; choose the strictest format that the server supports
+    (docs/generation.md)."""
     output_limit_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What the server calls the bound of the reply (OpenAI's reasoning models: the second)."""
+    """The server's key for the limit of the reply's tokens (for OpenAI's reasoning models the
+    second)."""
     sampling: Sampling = Sampling()
     asking: AskPolicy = AskPolicy()
     budget_usd: float | None = Field(default=None, ge=0)
-    """Money that may be spent on this model, answers in the store included; the run stops before it
-    is passed."""
+    """US dollars that may be spent on this model, including answers in the store; the run stops
+    before it would exceed them."""
     thinks: bool = False
-    """Whether replies are billed with thoughts before them: estimates then add 1,000
-    tokens to each reply, up to `max_output_tokens`, until a run has measured it."""
+    """Whether replies are billed with thoughts before them: estimates then add 1,000 tokens to each
+    reply, up to `max_output_tokens`, until a run has measured them."""
     batch: BatchPolicy = BatchPolicy()
-    """Of the openai-batch backend."""
+    """For the openai-batch backend."""
     vllm: LlmServer = LlmServer()
-    """Of the vllm backend."""
+    """For the vllm backend."""
 
     @field_validator("base_url")
     @classmethod
@@ -122,22 +126,25 @@ class LlmSettings(Section):
     def _headers_are_public(cls, value: dict[str, str]) -> dict[str, str]:
         secret = [n for n in value if _SECRET_HEADER.search(n)]
         if secret:
-            raise ValueError(f"{secret[0]} is a secret; name its variable in api_key_env")
+            raise ValueError(
+                f"{secret[0]} is a secret; put it into an environment variable, and name that in "
+                "api_key_env"
+            )
         odd = [n for n, text in value.items() if not _HEADER.fullmatch(n) or not text.isprintable()]
         if odd:
-            raise ValueError(f"{odd[0]!r}: a name or value that no HTTP header has")
+            raise ValueError(f"{odd[0]!r}: its name or value is not allowed in an HTTP header")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "LlmSettings":
         is_stand_in = self.model.startswith(STAND_IN_PREFIX)
-        # Tests and dry trials of the batch backend go to a stand-in that runs elsewhere.
+        # Tests of the batch backend use a stand-in at a base_url.
         is_trial = is_stand_in and self.backend == "openai-batch" and self.base_url is not None
         if is_stand_in != (self.backend == "stand-in") and not is_trial:
             raise ValueError(
-                f"model {self.model!r} with backend {self.backend!r}: models of the stand-in, and "
-                f"only they, start with {STAND_IN_PREFIX!r} (backend openai-batch may name one "
-                "with its base_url)"
+                f"model {self.model!r} with backend {self.backend!r}: models of the backend "
+                f"stand-in must start with {STAND_IN_PREFIX!r}, others must not (except for "
+                "backend openai-batch with a base_url)"
             )
         if not (
             (self.backend == "file")
@@ -146,21 +153,22 @@ class LlmSettings(Section):
         ):
             raise ValueError(
                 f"model {self.model!r} with backend {self.backend!r} and file {self.file!r}: "
-                "backend file needs `file`, and a model named file/SYSTEM, and no other has them"
+                "backend file needs `file` and a model named file/SYSTEM; other backends must not "
+                "have them"
             )
         if self.backend == "vllm" and self.base_url is not None:
             raise ValueError(
-                "base_url with backend 'vllm', which starts its own server; for one that runs "
-                "already use backend 'openai'"
+                "backend 'vllm' starts a server and takes no base_url; for a running server use "
+                "backend 'openai'"
             )
         if self.budget_usd is not None and self.sampling.max_output_tokens is None:
-            raise ValueError("budget_usd needs sampling.max_output_tokens to bound each reply")
+            raise ValueError("budget_usd needs sampling.max_output_tokens to limit each reply")
         return self
 
     def retirement(self, today: date | None = None) -> tuple[bool, str] | None:
-        """Return whether the service has stopped serving it, and that in words; None if it serves.
+        """Return whether the service has stopped serving the model, and a description.
 
-        ``today`` is the day in UTC by default.
+        None if it has no date. ``today`` is the day in UTC by default.
         """
         if self.retired is None:
             return None
@@ -170,23 +178,23 @@ class LlmSettings(Section):
 
 
 class Price(Section):
-    """What one model costs, US dollars per million tokens."""
+    """Price of one model in US dollars per million tokens."""
 
     input_usd: float = Field(ge=0)
     """Per million input tokens."""
     output_usd: float = Field(ge=0)
-    """Per million output tokens, reasoning included."""
+    """Per million output tokens, including reasoning."""
     cached_input_usd: float | None = Field(default=None, ge=0)
-    """Per million input tokens read from the server's cache; null: as input_usd."""
+    """Per million input tokens read from the server's cache; null: input_usd."""
     batch_share: float = Field(default=1.0, gt=0, le=1)
-    """Share of the price that batch mode costs; 0.5 is half price."""
+    """Price of batch mode as a share of this price; 0.5 is half price."""
     as_of: date = Field(strict=False)
-    """Day on which the price was looked up, as 2026-01-31."""
+    """Day on which the price was looked up, e.g. 2026-01-31."""
     source: str = ""
-    """Where it was looked up."""
+    """Where the price was looked up."""
 
     def cost(self, usage: "Usage", *, is_batch: bool = False) -> float:
-        """Return US dollars for the tokens used."""
+        """Return the cost of tokens in US dollars."""
         cached_price = self.input_usd if self.cached_input_usd is None else self.cached_input_usd
         fresh = usage.input_tokens - usage.cached_input_tokens
         money = (
@@ -198,12 +206,12 @@ class Price(Section):
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price:
-    """Look up a model's price: its own entry, or the longest entry that ends in ``*`` and fits.
+    """Return a model's price: its entry, or the longest matching entry that ends in ``*``.
 
     Raises
     ------
     InputError
-        If there is none.
+        If the model has no price.
     """
     if model in prices:
         return prices[model]
@@ -211,21 +219,22 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price:
     if not fitting:
         raise InputError(
             f"no price for model {model!r}; priced: {', '.join(sorted(prices)) or 'none'}. "
-            "Add an entry with input_usd, output_usd and as_of; zeros for a model of your own."
+            "Add an entry with input_usd, output_usd and as_of; use zeros for a model that you "
+            "serve."
         )
     return prices[max(fitting, key=len)]
 
 
 def load_llms(entries: Mapping[str, Any] | None = None) -> dict[str, LlmSettings]:
-    """Read the shipped language models, id -> settings.
+    """Return the language models, id -> settings: the shipped ones, overridden by ``entries``.
 
-    ``entries`` of a config, typed or plain, take their place.
+    ``entries`` come from a config, typed or plain.
     """
     kind = TypeAdapter(dict[Id, LlmSettings])
     return read_entries(LLMS, kind) | validated(entries or {}, kind, "config key llms")
 
 
 def load_prices(entries: Mapping[str, Any] | None = None) -> dict[str, Price]:
-    """Read the shipped prices, model name -> price; a config's ``entries`` take their place."""
+    """Return the prices, model name -> price: the shipped ones, overridden by ``entries``."""
     kind = TypeAdapter(dict[str, Price])
     return read_entries(PRICES, kind) | validated(entries or {}, kind, "config key prices")

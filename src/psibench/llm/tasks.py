@@ -1,7 +1,7 @@
-"""What a task of a language model is to the stages: items to ask about, rows out of replies.
+"""A task of a language model, for stages: items to ask about, and rows from replies.
 
-A recipe is a chain of tasks. A task is asked in shards, a shard being some of the documents with
-all that earlier tasks made of them; then the outcomes of all shards are gathered into one table,
+A recipe is a sequence of tasks. A task runs in shards; a shard has some of the documents, with the
+rows that earlier tasks made of them. The outcomes of all shards are then gathered into one table,
 which later tasks read under the task's name.
 """
 
@@ -23,7 +23,7 @@ DOCUMENTS_TABLE = "documents"
 
 
 class LlmTaskSection(Section):
-    """What every task of a language model has."""
+    """Common config of language model tasks."""
 
     llm: LlmId
     """Id of the language model: of config/llms.yaml, or of your own `llms`."""
@@ -33,11 +33,10 @@ class LlmTaskSection(Section):
 
 @dataclass(frozen=True)
 class TaskItem:
-    """One thing to ask about; its id is unique within the task, and the same in every run.
+    """One item to ask about; its id is unique within the task, and the same in every run.
 
     ``values`` are all variables of the task's prompt; ``target_position`` is beginning, middle or
-    end where the item has one; ``sample`` is 0 for the first answer wanted to one and the same
-    prompt, 1 for the second, ...
+    end if the item has one; ``sample`` is 0 for the first answer to a prompt, 1 for the second, ...
     """
 
     id: str
@@ -49,11 +48,11 @@ class TaskItem:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What a task's usable replies came to: rows of its table, in order of the documents.
+    """Rows made from a task's usable replies, in order of the documents.
 
-    ``dropped`` is what a reply held and the task refused, with reasons (`DROPPED_SCHEMA`; lengths
-    of documents are put in by who gathers); ``flow`` counts what the replies held; dropped ones of
-    a unit have rows in ``dropped``.
+    ``dropped`` has the contents of replies that the task refused, with reasons (`DROPPED_SCHEMA`;
+    the caller adds the documents' lengths). ``flow`` counts the contents of replies; refused ones
+    of a unit have rows in ``dropped``.
     """
 
     rows: pl.DataFrame
@@ -78,17 +77,17 @@ class LlmTask:
     Attributes
     ----------
     name, unit
-        Of the stage and of the table it makes; what an item is (documents, chunks, questions).
+        Name of the stage and of its table; kind of its items (documents, chunks, questions).
     reads, documents
-        Tables its items are made of, ``documents`` first, and the schema of that one.
+        Tables from which items are made, ``documents`` first, and the schema of that one.
     spec
-        Schema of the table it makes.
+        Schema of the task's table.
     items
         (tables of some documents, the task's section) -> items, in order of the documents.
     gather
         (tables of all documents, the task's section, replies in order of the documents) -> rows.
     prompt
-        Task whose template it uses; None: its own.
+        Task whose template it uses; None: the template of its name.
     """
 
     name: str
@@ -102,17 +101,17 @@ class LlmTask:
 
     @property
     def template(self) -> str:
-        """Name of the task as its template's header gives it."""
+        """Name of the task in its template's header."""
         return self.prompt or self.name
 
     @property
     def judges(self) -> bool:
-        """Whether it judges what there is; other tasks write."""
+        """Whether the task judges existing items; other tasks write new ones."""
         return self.prompt is not None
 
 
 def replied(outcomes: pl.DataFrame) -> Iterator[Replied]:
-    """Yield the usable replies among OUTCOMES rows, in their order."""
+    """Yield the usable replies among OUTCOMES rows, in order."""
     columns = ("item_id", "doc_id", "target_position", "value")
     for item_id, doc_id, position, value in (
         outcomes.filter(pl.col("status") == "ok").select(columns).iter_rows()
@@ -129,7 +128,7 @@ def refusal(
     item_id: str | None = None,
     detail: str | None = None,
 ) -> Dropped:
-    """Make the row of an item whose reply is refused; of a thing in the reply, by ``item_id``."""
+    """Return the row of a refused reply, or with ``item_id`` of a refused part of the reply."""
     return Dropped(
         stage,
         unit,
@@ -142,23 +141,23 @@ def refusal(
 
 
 def shard_documents(tables: Mapping[str, pl.DataFrame], shard: Slice) -> dict[str, pl.DataFrame]:
-    """Return the tables with a run of the documents alone, and what belongs to these.
+    """Return the tables with a slice of the documents, and the rows that belong to them.
 
-    A table without ``doc_id`` or ``pos_corpus_id`` stays whole. What the shards make, put together
-    in their order, is what one job would make.
+    A table without ``doc_id`` or ``pos_corpus_id`` stays whole. The concatenated results of all
+    shards are the result of a single job.
     """
     documents = tables[DOCUMENTS_TABLE]
     low, high = shard.bounds(documents.height)
-    kept = documents.slice(low, high - low)
-    of_shard = dict(tables) | {DOCUMENTS_TABLE: kept}
+    some = documents.slice(low, high - low)
+    of_shard = dict(tables) | {DOCUMENTS_TABLE: some}
     for name, frame in tables.items():
         column = next((key for key in ("doc_id", "pos_corpus_id") if key in frame.columns), None)
-        if name != DOCUMENTS_TABLE and column is not None and kept.height < documents.height:
-            ids = kept.select(pl.col("_id").alias(column))
+        if name != DOCUMENTS_TABLE and column is not None and some.height < documents.height:
+            ids = some.select(pl.col("_id").alias(column))
             of_shard[name] = frame.join(ids, on=column, how="semi", maintain_order="left")
     return of_shard
 
 
 def with_judgements(rows: pl.DataFrame, judgements: pl.DataFrame) -> pl.DataFrame:
-    """Add judgements (``_id`` and what was judged) to rows; null without one."""
+    """Add judgements (``_id`` and judged columns) to rows; null for rows without one."""
     return rows.join(judgements, on="_id", how="left", maintain_order="left", validate="1:1")

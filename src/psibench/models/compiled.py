@@ -1,13 +1,14 @@
 """Encoders and cross-encoders compiled by OpenVINO, which is faster on a CPU.
 
-Its fused kernels give a float32 network's vectors and scores to rounding (`models.protocols`) in
-about two thirds of torch's time, and bfloat16, which must be asked for, takes less where the CPU
-has units for it. The first job that compiles a network checks on a few texts that both engines
-agree; one that OpenVINO cannot run, or whose attention has windows or blocks, stays with torch.
+With OpenVINO's fused kernels a float32 network takes about two thirds of torch's time; its vectors
+and scores differ by rounding only (`models.protocols`). bfloat16, which the config must request, is
+faster still on CPUs with bfloat16 instructions. The first job that compiles a network compares both
+engines on a few texts. torch runs networks that OpenVINO cannot run or computes differently, and
+those with windowed or block-sparse attention.
 
-`PSIBENCH_ENGINE` is ``auto`` (as above, the default) or ``torch``. Converted networks of up to
-`MOST_KEPT_BYTES`, and why one is torch's, are kept in ``$XDG_CACHE_HOME/psibench/engines`` for the
-jobs that follow; deleting that folder has everything tried again.
+`PSIBENCH_ENGINE` is ``auto`` (as above, the default) or ``torch``. Later jobs reuse converted
+networks of up to `MOST_KEPT_BYTES` and the reasons for using torch, in
+``$XDG_CACHE_HOME/psibench/engines``. Delete that folder to try everything again.
 """
 
 import logging
@@ -33,45 +34,45 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("psibench")
 NETWORK, REFUSAL = "model.xml", "torch.txt"
-"""Files of a kept folder: the converted network, or why there is none."""
+"""Files of a network's cache folder: the converted network, or the reason to use torch."""
 
 ENGINES = ("auto", "torch")
 PRECISION = {"float32": "f32", "bfloat16": "bf16"}
 """OpenVINO's names of the number formats it computes in on a CPU."""
 LEAST_WEIGHTS, MOST_WEIGHTS = 2_000_000, 1_000_000_000
-"""Smaller networks (without word embeddings) take longer to compile than to run, larger ones too
-much memory: their weights are there three times while they are compiled."""
+"""Smaller networks (not counting word embeddings) take longer to compile than to run. Larger ones
+need too much memory: the weights exist three times during compilation."""
 MOST_KEPT_BYTES = 1 << 30
 PROBE_LENGTHS = (150, 140, 128, 90, 60, 20)
-"""Words of the texts that both engines are compared on."""
+"""Lengths, in words, of the texts on which both engines are compared."""
 
 LOGIT_BOUND = 1e-4
-"""How far the logits of both engines may lie apart, of the larger of 1 and the logit: tiny random
+"""Largest allowed difference of the engines' logits, relative to max(1, logit). Tiny random
 networks, whose weights are large, differed by up to 7e-6."""
 STATES = ("input_ids", "attention_mask"), "last_hidden_state"
-"""What a transformer takes, and what it gives."""
+"""Inputs and output of a transformer."""
 
 
 @dataclass(frozen=True)
 class Compiled:
     """One output of a network, computed by OpenVINO in one number format, a batch at a time.
 
-    Not for several threads at once: they would share its memory.
+    Not thread-safe: calls share buffers.
     """
 
     run: Any = field(repr=False)
     inputs: tuple[str, ...]
 
     def __call__(self, inputs: Mapping[str, "torch.Tensor"]) -> "torch.Tensor":
-        """Return the float32 output for (rows, length) ids, a mask where some are padding, ...
+        """Return the float32 output for (rows, length) token ids and, if padded, their mask.
 
         States are (rows, length, hidden), logits (rows, n_outputs).
         """
         import torch
 
         whole = {"attention_mask": torch.ones_like(inputs["input_ids"])}
-        found = self.run([(whole | dict(inputs))[name].numpy() for name in self.inputs])
-        return torch.from_numpy(found[0])
+        outputs = self.run([(whole | dict(inputs))[name].numpy() for name in self.inputs])
+        return torch.from_numpy(outputs[0])
 
 
 Passes = Callable[[list[str], Compiled | None], Sequence[np.ndarray]]
@@ -86,22 +87,22 @@ def compile_network(
     signature: tuple[tuple[str, ...], str] = STATES,
     bound: float | None = None,
 ) -> Compiled | None:
-    """Compile a network on the CPU; None where torch runs it.
+    """Compile a network for the CPU; return None if torch should run it.
 
     Parameters
     ----------
     network
-        Of transformers, with float32 weights.
+        A network of transformers, with float32 weights.
     dtype
-        Number format to compute in.
+        Number format of the computation.
     identity
-        Which checkpoint it is: converted networks are kept by it.
+        Identity of the checkpoint, for the cache of converted networks.
     passes
         Computes the vectors or logits of texts with a compiled network, or with torch for None.
     signature
-        The network's inputs, (rows, length) integers each, and the name of its output.
+        Names of the network's inputs, (rows, length) integers each, and of its output.
     bound
-        How far both may lie apart, of the larger of 1 and torch's number; None: `VECTOR_BOUND`.
+        Largest allowed difference, relative to max(1, torch's number); None is `VECTOR_BOUND`.
 
     Raises
     ------
@@ -132,10 +133,10 @@ def compile_network(
         compiled = _compiled(core, model, dtype, signature[0])
         difference = _difference(compiled, passes)
         reason = f"openvino's numbers differ by {difference:.1g}"
-    except Exception as error:  # whatever a foreign compiler says of a network, torch runs it
+    except Exception as error:  # OpenVINO may raise anything; torch runs the network then
         first_line, *_ = str(error).split("\n")
         difference, reason = np.inf, f"openvino cannot run it: {first_line}"
-        # What this job's memory or disk has no room for, another's may have.
+        # Another job may have enough memory or disk space.
         is_kept = not (isinstance(error, OSError | MemoryError) or "alloc" in first_line)
     if not difference <= (VECTOR_BOUND[dtype] if bound is None else bound):
         logger.info("engine torch: %s", reason)
@@ -157,11 +158,11 @@ def _wanted_engine() -> str:
 
 
 def _attends_in_parts(config: Any) -> bool:
-    """Say whether a token sees a part of its text alone.
+    """Return whether a token attends to a part of its text only.
 
-    Where it sees only padding, OpenVINO makes NaN of it and then of the whole text, which shows
-    only where a text is padded by more than a window: no probe can promise that. And a network that
-    turns to full attention for short texts (BigBird) does not turn back.
+    OpenVINO returns NaN for a window that is all padding, and then for the whole text. Only texts
+    padded by more than a window show it, so comparing a few texts cannot rule it out. A network
+    that switches to full attention for short texts (BigBird) does not switch back.
     """
     text_config = config.get_text_config()
     kinds = getattr(text_config, "layer_types", None)
@@ -173,7 +174,7 @@ def _attends_in_parts(config: Any) -> bool:
 
 
 def _core(dtype: str) -> Any:
-    """Start OpenVINO; None where it is not installed or this CPU is not fast in the format."""
+    """Return OpenVINO; None if it is not installed or this CPU lacks the number format."""
     try:
         import openvino  # noqa: F401
     except ModuleNotFoundError:
@@ -186,10 +187,10 @@ def _core(dtype: str) -> Any:
 
 @cache
 def _started() -> Any:
-    """Start OpenVINO, once and for good.
+    """Start OpenVINO once, and never unload it.
 
-    Its CPU plugin gives the main thread a stack for signal handlers, and takes its memory back when
-    the plugin is unloaded, but not its address: the next signal would end the process (2026.4).
+    Its CPU plugin gives the main thread a stack for signal handlers. Unloading the plugin frees
+    that stack without resetting the address, so that the next signal ends the process (2026.4).
     """
     from openvino import Core
 
@@ -199,7 +200,7 @@ def _started() -> Any:
 def _converted(network: Any, inputs: tuple[str, ...], output: str) -> Any:
     """Trace a network and convert it, for batches of any shape.
 
-    By OpenVINO's frontend, and not its `convert_model`, which reports home.
+    Calls OpenVINO's frontend because its `convert_model` sends telemetry.
     """
     import torch
     from openvino import PartialShape
@@ -233,7 +234,7 @@ def _converted(network: Any, inputs: tuple[str, ...], output: str) -> Any:
 
 
 def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Compiled:
-    """Compile for as many threads as torch has; a scheduler, not OpenVINO, places them."""
+    """Compile for as many threads as torch uses, without pinning them to cores."""
     import torch
 
     options = {
@@ -246,9 +247,9 @@ def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Com
 
 
 def _difference(compiled: Compiled, passes: Passes) -> float:
-    """Run texts with both engines; return the largest difference, NaN if a number is none."""
+    """Run texts with both engines; return the largest difference, NaN if any number is NaN."""
     words = "evidence late in a long document is what many retrievers of today miss most".split()
-    texts = [" ".join(words[place % len(words)] for place in range(n)) for n in PROBE_LENGTHS]
+    texts = [" ".join(words[i % len(words)] for i in range(n)) for n in PROBE_LENGTHS]
     pairs = zip(passes(texts, compiled), passes(texts, None), strict=True)
     apart = [np.abs(ours - theirs) / np.maximum(1, np.abs(theirs)) for ours, theirs in pairs]
     return float(np.max([each.max() for each in apart]))
@@ -260,7 +261,7 @@ def _cache() -> Path:
 
 
 def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
-    """Hash what decides a converted network, and whether both engines agree on it."""
+    """Hash everything that decides a converted network and whether both engines agree."""
     import openvino
     import torch
     import transformers
@@ -277,13 +278,13 @@ def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
 
 
 def _keep(folder: Path, write: Callable[[Path], object]) -> None:
-    """Put what is written into a folder where the next job finds it, whole or not at all."""
-    with suppress(OSError):  # a cache that cannot be written: the next job converts again
+    """Write files into a folder of the cache; after an error it has none."""
+    with suppress(OSError):  # if the cache is not writable, the next job converts again
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
             part = Path(made) / "part"
             part.mkdir()
             write(part)
             if not any((folder / name).exists() for name in (NETWORK, REFUSAL)):
-                shutil.rmtree(folder, ignore_errors=True)  # the rest of a damaged one
-            part.rename(folder)  # fails where another job was first
+                shutil.rmtree(folder, ignore_errors=True)  # left by a damaged network
+            part.rename(folder)  # fails if another job was first

@@ -1,9 +1,9 @@
-"""What a checkpoint's own files say of its use, and where a registry entry says otherwise.
+"""Compare a registry entry with the settings that its checkpoint's files declare.
 
-Read are sentence-transformers' files (modules.json, config_sentence_transformers.json,
-sentence_bert_config.json, the pooling's config.json) and the tokenizer's. What they leave open is
-not compared. An entry may depart on purpose, as papers do: `psibench models --check` tells by its
-exit code, loading by a warning, and the entry's is used.
+The files belong to sentence-transformers (modules.json, config_sentence_transformers.json,
+sentence_bert_config.json, the pooling's config.json) and to the tokenizer. Settings that they leave
+open are not compared. An entry may depart on purpose, as in papers: `psibench models --check`
+reports it by its exit code, loading logs a warning, and the entry's setting is used.
 """
 
 import logging
@@ -22,9 +22,9 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
     declared_prompts,
-    read_json,
+    read_json_object,
     read_modules,
-    refuse_code_of_elsewhere,
+    refuse_foreign_code,
     transformer_folder,
 )
 from psibench.models.library_keys import transformer_config
@@ -35,44 +35,45 @@ logger = logging.getLogger("psibench")
 TEXT_INPUT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
 Compared = SentenceTransformerModel | FlagEmbeddingModel
-"""Backends that use a checkpoint as its maker meant it."""
+"""Backends that use a checkpoint as its authors intended."""
 
 ROLE_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""Names of prompts that sentence-transformers takes for a role; the first there is."""
-POSITIONS = "max_position_embeddings"
+"""Prompt names that sentence-transformers accepts for a role; the first that exists is used."""
+POSITIONS_KEY = "max_position_embeddings"
 UNLIMITED = 10**9
-"""Tokens; tokenizers without a limit of their own write a number far beyond."""
+"""Tokens; tokenizers without a limit store a number far above this."""
 
 
 def declared_number(
     path: Path, key: str, *, unit: str = "tokens", of: str | None = None
 ) -> float | None:
-    """Return a number of tokens, say, that a JSON file has under a key; None if it has none.
+    """Return a number from a JSON file; None if it does not have the key.
 
-    With ``of``, the key is in the object under that one. Raises InputError if it has anything else
-    there.
+    With ``of``, the key is looked up in the object under that key. ``unit`` is for the message.
+
+    Raises InputError if the value is no number from 1 on.
     """
-    config = read_json(path)
-    found = config.get(key) if of is None else (config.get(of) or {}).get(key)
-    if found is None:
+    config = read_json_object(path)
+    value = config.get(key) if of is None else (config.get(of) or {}).get(key)
+    if value is None:
         return None
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    if not (is_number and 1 <= found < inf):
-        raise InputError(f"{path}: {key} is {shown(found)}, expected a number of {unit} from 1 on")
-    number: float = found
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 1 <= value < inf):
+        raise InputError(f"{path}: {key} is {shown(value)}, expected a number of {unit} from 1 on")
+    number: float = value
     return number
 
 
 def declared_pooling(folder: Path) -> str:
-    """Read what a checkpoint pools token states by, results of several modes joined by a plus.
+    """Return a checkpoint's pooling mode; several modes are joined by a plus.
 
-    In sentence-transformers' words. Without modules.json it is what that library makes of a plain
-    transformer: the mean, or the last token of a causal language model. Empty if its modules do not
-    pool, or several do.
+    Modes have sentence-transformers' names. Without modules.json, the result is that library's
+    default for a plain transformer: the mean, or the last token of a causal language model. The
+    result is empty if no module pools, or several do.
     """
     modules = read_modules(folder)
     if not modules:
-        config = read_json(folder / "config.json")
+        config = read_json_object(folder / "config.json")
         is_decoder = (config.get("architectures") or [""])[0].endswith("ForCausalLM")
         return "lasttoken" if is_decoder and config.get("is_causal", True) else "mean"
     paths = [m["path"] for m in modules if m["type"].rpartition(".")[2] == "Pooling"]
@@ -85,14 +86,14 @@ def declared_pooling(folder: Path) -> str:
 
 
 class Comparison(NamedTuple):
-    """One setting of an entry, beside what a file of its checkpoint says."""
+    """One setting of an entry, and the value that a file of its checkpoint declares."""
 
     key: str
-    """Of the entry."""
+    """Key of the registry entry."""
     given: Any
     declared: Any
     source: str
-    """File that declares it."""
+    """File with the declared value."""
     agrees: bool
 
     def __str__(self) -> str:
@@ -100,12 +101,12 @@ class Comparison(NamedTuple):
 
 
 def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
-    """Compare an entry with what the checkpoint's files declare.
+    """Compare an entry with the settings that the checkpoint's files declare.
 
     Parameters
     ----------
     folder
-        The checkpoint's; its weights are not read.
+        Folder of the checkpoint; its weights are not read.
 
     Returns
     -------
@@ -116,53 +117,56 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     Raises
     ------
     InputError
-        If a file is damaged, or the checkpoint's code is elsewhere.
+        If a file is damaged, or the checkpoint's code is in another repository.
     """
     if not isinstance(entry, Compared):
         return []
-    refuse_code_of_elsewhere(entry, folder)
+    refuse_foreign_code(entry, folder)
     try:
         entry = with_declared_prompts(entry, folder)
-        parts = (_prompts, _pooling, _ending, _length, _dimensions, _similarity)
-        return [comparison for part in parts for comparison in part(entry, folder)]
+        checks = (_prompts, _pooling, _ending, _length, _dimensions, _similarity)
+        return [comparison for check in checks for comparison in check(entry, folder)]
     except InputError:
         raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise InputError(
-            f"{folder}: one of its JSON files is damaged, so that the entry cannot be compared "
-            f"with it ({type(error).__name__}: {error})"
+            f"{folder}: a JSON file is damaged, so the entry cannot be compared with the "
+            f"checkpoint ({type(error).__name__}: {error})"
         ) from error
 
 
 def warn_of_departures(entry: EncoderModel, folder: Path) -> None:
-    """Log where an entry departs from its checkpoint."""
+    """Log each setting of an entry that differs from its checkpoint's."""
     try:
-        found = compare_with_checkpoint(entry, folder)
+        comparisons = compare_with_checkpoint(entry, folder)
     except InputError as error:
         logger.warning("%s", error)
         return
-    for comparison in found:
+    for comparison in comparisons:
         if not comparison.agrees:
-            logger.warning("checkpoint %r: %s: the entry's is used", entry.checkpoint, comparison)
+            logger.warning(
+                "checkpoint %r: %s; the entry's value is used", entry.checkpoint, comparison
+            )
 
 
 def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
-    """Return an entry whose null prompts are those that its checkpoint declares for the roles.
+    """Return an entry with null prompts replaced by the checkpoint's prompts for the roles.
 
-    Prompts that are named by task are not chosen from; other backends read them themselves.
+    Prompts named by task are not used. Encoders of other backends read their prompts themselves.
     """
     if not isinstance(entry, Compared | StaticModel):
         return entry
     uses, prompts = _uses(folder)
-    found = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
-    open_ones = {key: text for key, text in found.items() if getattr(entry, key) is None}
-    return entry.model_copy(update=open_ones)
+    declared = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
+    unset = {key: text for key, text in declared.items() if getattr(entry, key) is None}
+    return entry.model_copy(update=unset)
 
 
 def _uses(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what `USES` has, and its prompts; nothing where sentence-transformers ignores it.
+    """Return the settings in `USES` and its prompts; empty if sentence-transformers ignores it.
 
-    That is a checkpoint without modules.json, or one of another class (sparse, late interaction).
+    It ignores the file in a checkpoint without modules.json, or of another class (sparse, late
+    interaction).
     """
     uses, prompts = declared_prompts(folder)
     is_read = bool(read_modules(folder)) and is_dense(uses)
@@ -170,7 +174,7 @@ def _uses(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def is_dense(uses: dict[str, Any]) -> bool:
-    """Say whether a checkpoint's modules are for SentenceTransformer, by what `USES` has."""
+    """Return whether a checkpoint's modules are for SentenceTransformer, by the keys of `USES`."""
     return bool(uses.get("model_type", "SentenceTransformer") == "SentenceTransformer")
 
 
@@ -180,7 +184,7 @@ def _prompt_of(role: str, uses: dict[str, Any], prompts: dict[str, str]) -> str 
 
 
 def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """Compare prompts; empty ones alone declare nothing, since the library writes them itself."""
+    """Compare prompts; skip if all are empty, because the library writes empty ones itself."""
     uses, prompts = _uses(folder)
     if not any(prompts.values()):
         return
@@ -189,7 +193,7 @@ def _prompts(entry: Any, folder: Path) -> Iterator[Comparison]:
         given = getattr(entry, key)
         if declared is not None:
             yield Comparison(key, given, declared, USES, given == declared)
-        elif role == "query":  # named by task: one of them
+        elif role == "query":  # prompts named by task: the entry's must be one of them
             yield Comparison(key, given, prompts, USES, given in prompts.values())
 
 
@@ -203,18 +207,18 @@ def _pooling(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def _pooling_of(entry: Any) -> str | None:
-    """Return how an entry pools tokens; None if it does not, or leaves it to another library."""
+    """Return how an entry pools tokens; None if it does not, or another library decides."""
     is_pooled = isinstance(entry, SentenceTransformerModel) and entry.scoring == "cosine"
     return entry.pooling if is_pooled else None
 
 
 def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """See that a text ends with a token, where the checkpoint adds it or pools it."""
+    """Compare the token at a text's end, if the checkpoint adds it or pools it."""
     given = getattr(entry, "append", None)
     if given is None:
         return
     source = "tokenizer_config.json"
-    config = read_json(transformer_folder(folder) / source)
+    config = read_json_object(transformer_folder(folder) / source)
     pooled = _pooling_of(entry)
     if pooled in (None, "checkpoint"):
         pooled = declared_pooling(folder)
@@ -226,10 +230,10 @@ def _ending(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def _is_ended(entry: Any, folder: Path) -> bool:
-    """Say whether the tokenizer puts a token behind a text itself."""
-    from psibench.models.tokenizing import load_tokenizer
+    """Return whether the tokenizer itself adds a token after a text."""
+    from psibench.models.tokenizing import load_checkpoint_tokenizer
 
-    tokenizer = load_tokenizer(
+    tokenizer = load_checkpoint_tokenizer(
         transformer_folder(folder),
         trust_remote_code=entry.trust_remote_code,
         as_stored=getattr(entry, "architecture", "auto") != "auto",
@@ -241,44 +245,41 @@ def _is_ended(entry: Any, folder: Path) -> bool:
 
 
 def declared_length(entry: Any, folder: Path) -> int | None:
-    """Return the longest input that a checkpoint's files name; None if they name none.
+    """Return the longest input in tokens that a checkpoint's files declare; None if none does.
 
-    It is what sentence-transformers cuts at unless told otherwise: its own file's max_seq_length,
-    else the lesser of the tokenizer's and the network's.
+    This is sentence-transformers' default: max_seq_length of its file, else the lesser of the
+    tokenizer's and the network's limit.
     """
     return min((int(one.declared) for one in _length(entry, folder)), default=None)
 
 
 def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """Compare the longest input: another than that of its training, or longer than it can be.
+    """Compare the longest input: it differs from training, or is more than the network takes.
 
-    RoBERTa's kind has two positions fewer than its config.json says: the job that loads it knows.
+    RoBERTa-like models have two positions fewer than config.json declares; loading checks that.
     """
-    given, place = entry.max_tokens, transformer_folder(folder)
+    given = entry.max_tokens
     path, _ = transformer_config(folder)
     of_processor = (
         declared_number(path, "model_max_length", of=name)
         for name in ("tokenizer_args", "processor_kwargs")  # the old name wins
     )
-    declared = next((found for found in of_processor if found is not None), None)
+    declared = next((number for number in of_processor if number is not None), None)
     declared = declared or declared_number(path, "max_seq_length")
     if declared is not None:
         chosen = entry.control == "truncating" or getattr(entry, "windows", None) is not None
         fits = given <= declared if chosen else given == declared
         yield Comparison("max_tokens", given, declared, path.name, fits)
         return
-    limits = (("tokenizer_config.json", "model_max_length"), ("config.json", POSITIONS))
+    limits = (("tokenizer_config.json", "model_max_length"), ("config.json", POSITIONS_KEY))
     for source, key in limits:
-        limit = declared_number(place / source, key)
+        limit = declared_number(transformer_folder(folder) / source, key)
         if limit is not None and limit < UNLIMITED:
             yield Comparison("max_tokens", given, limit, source, given <= limit)
 
 
 def kept_dimensions(entry: Any, folder: Path) -> int | None:
-    """Return how many of a vector's dimensions are kept: as the entry says, else its checkpoint.
-
-    None: all of them.
-    """
+    """Return to how many dimensions vectors are cut, by entry or checkpoint; None: uncut."""
     if not isinstance(entry, SentenceTransformerModel) or entry.scoring != "cosine":
         return None
     return entry.dimensions or _declared_dimensions(folder)
@@ -287,8 +288,8 @@ def kept_dimensions(entry: Any, folder: Path) -> int | None:
 def _declared_dimensions(folder: Path) -> int | None:
     if not _uses(folder)[0]:
         return None
-    found = declared_number(folder / USES, "truncate_dim", unit="dimensions")
-    return None if found is None else int(found)
+    declared = declared_number(folder / USES, "truncate_dim", unit="dimensions")
+    return None if declared is None else int(declared)
 
 
 def _dimensions(entry: Any, folder: Path) -> Iterator[Comparison]:
@@ -298,12 +299,12 @@ def _dimensions(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def network_dimensions(folder: Path) -> int | None:
-    """Return the dimensions of a vector that a checkpoint's files describe; None if they do not.
+    """Return the dimensions of a checkpoint's vectors by its files; None if undeclared.
 
-    Those of its last dense layer, else those of its pooling.
+    The last Dense module decides, else the Pooling module, else the transformer's hidden size.
     """
     for module in reversed(read_modules(folder)):
-        config = read_json(folder / module["path"] / "config.json")
+        config = read_json_object(folder / module["path"] / "config.json")
         match module["type"].rpartition(".")[2]:
             case "Dense":
                 return config.get("out_features")
@@ -311,11 +312,11 @@ def network_dimensions(folder: Path) -> int | None:
                 width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
                 modes = declared_pooling(folder).split("+")
                 return width * len(modes) if isinstance(width, int) else None
-    return read_json(transformer_folder(folder) / "config.json").get("hidden_size")
+    return read_json_object(transformer_folder(folder) / "config.json").get("hidden_size")
 
 
 def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
-    """Compare the similarity; products and distances of unit vectors rank as cosines do.
+    """Compare the similarity; on unit vectors dot product and distance rank as the cosine does.
 
     Vectors that were cut are not of unit length.
     """

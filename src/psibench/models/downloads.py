@@ -1,4 +1,4 @@
-"""Stage ``download``: a checkpoint into the hub's cache, for jobs on machines without network."""
+"""Stage ``download``: fetch a checkpoint into the hub's cache, for jobs without network."""
 
 import logging
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from psibench.errors import InputError
-from psibench.models.manifests import MAIN, Manifest, Part, file_sizes
+from psibench.models.manifests import MAIN, CheckpointPart, Manifest, file_sizes
 from psibench.tables.job import Job
 from psibench.tables.stage import stage
 
@@ -21,9 +21,9 @@ NEVER_READ = [
     "onnx/*", "openvino/*", "coreml/*", "*.mlpackage/*", "original/*", "gguf/*", "tf/*", "flax/*",
     "*optimizer.*", "*scheduler.p*", "*rng_state*", "*training_args.bin", "runs/*",
 ]  # fmt: skip
-"""Weights for other libraries, and what a training run left."""
+"""Weights for other libraries, and files that a training run left."""
 OTHER_WEIGHTS = ["pytorch_model*", "consolidated*"]
-"""Copies of the weights, left out where there are `MODEL_WEIGHTS`."""
+"""Copies of the weights, skipped if `MODEL_WEIGHTS` exist."""
 MODEL_WEIGHTS = "model*.safetensors"
 TOKENIZER_FILES = [
     "*token*.json", "*.model", "*.tiktoken", "vocab*", "merges.txt", "special_tokens_map.json",
@@ -34,14 +34,14 @@ NOT_OF_A_TOKENIZER = ["*/*", "*.safetensors", "*.bin", "*.pt", "*.pth"]
 
 @stage("download", version=1)
 def run_download(job: Job) -> None:
-    """Download a checkpoint (or its tokenizer) and write its manifest: where it lies.
+    """Download a checkpoint (or its tokenizer) and write its manifest.
 
     Raises
     ------
     InputError
         As `download_checkpoint`.
     """
-    part = job.value("part", Part, default="model")
+    part = job.value("part", CheckpointPart, default="model")
     manifest = download_checkpoint(job.value("repo"), job.value("revision"), part=part)
     manifest.write(str(job.outputs["manifest"]))
     megabytes = sum(manifest.files.values()) / 1e6
@@ -51,10 +51,12 @@ def run_download(job: Job) -> None:
     )
 
 
-def download_checkpoint(repo: str, revision: str | None, *, part: Part = "model") -> Manifest:
-    """Fetch what is read of a hub repository into the hub's cache (HF_HOME).
+def download_checkpoint(
+    repo: str, revision: str | None, *, part: CheckpointPart = "model"
+) -> Manifest:
+    """Download the files of a hub repository that psibench reads into the hub's cache (HF_HOME).
 
-    If the hub does not answer, a snapshot that the cache has whole is taken.
+    If the hub does not answer, a complete snapshot in the cache is used.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def download_checkpoint(repo: str, revision: str | None, *, part: Part = "model"
     Raises
     ------
     InputError
-        If there is no such repository or revision, it is gated, the hub is out of reach, or the
+        If there is no such repository or revision, it is gated, the hub cannot be reached, or the
         disk is full.
     """
     from huggingface_hub.utils import filter_repo_objects
@@ -81,14 +83,14 @@ def download_checkpoint(repo: str, revision: str | None, *, part: Part = "model"
     files = {name: sizes[name] for name in names}
     if not files:
         raise InputError(
-            f"checkpoint {repo!r}: none of its files is one that is read. Is it a model's "
-            "repository, with weights as safetensors or of PyTorch?"
+            f"checkpoint {repo!r}: found no file that psibench reads. Is it a repository of a "
+            "model, with weights in safetensors or PyTorch format?"
         )
     return Manifest(repo, revision, folder.name, str(folder), files, part)
 
 
 def download_settings(repo: str, revision: str | None) -> Path:
-    """Fetch what a hub repository says of its use, without its weights; return the folder.
+    """Download the settings of a hub repository, without its weights; return the folder.
 
     Raises
     ------
@@ -99,7 +101,7 @@ def download_settings(repo: str, revision: str | None) -> Path:
 
 
 def _snapshot(repo: str, revision: str | None, wanted: list[str], left_out: list[str]) -> Path:
-    """Fetch the files of some patterns; return their folder in the cache, named by the commit."""
+    """Download the files that match; return their folder in the cache, named by the commit."""
     from huggingface_hub import snapshot_download
 
     with _in_plain_words(repo, revision):
@@ -108,13 +110,13 @@ def _snapshot(repo: str, revision: str | None, wanted: list[str], left_out: list
                 repo, revision=revision, allow_patterns=wanted, ignore_patterns=left_out
             )
         )
-        folder.mkdir(parents=True, exist_ok=True)  # no file is of the patterns
+        folder.mkdir(parents=True, exist_ok=True)  # if no file matches, the hub makes no folder
         return folder
 
 
 @contextmanager
 def _in_plain_words(repo: str, revision: str | None) -> Iterator[None]:
-    """Turn what the hub answers into an InputError."""
+    """Raise the hub's errors as InputErrors."""
     import httpx2
     from huggingface_hub import errors
 
@@ -125,25 +127,25 @@ def _in_plain_words(repo: str, revision: str | None) -> Iterator[None]:
         match error:
             case errors.GatedRepoError():
                 page = f"{error.response.url.host}/{repo}"
-                said = f"gated. Accept its conditions on {page}, and {login}."
+                reason = f"gated. Accept its conditions on {page}, and {login}."
             case errors.RevisionNotFoundError():
-                said = "no such commit, branch or tag. Correct `revision` in the model's entry."
+                reason = "no such commit, branch or tag. Correct `revision` in the model's entry."
             case errors.RepositoryNotFoundError() | errors.HFValidationError():
-                said = (
+                reason = (
                     "no such repository owner/name, or a private one. Correct `checkpoint`, or "
                     f"{login}."
                 )
             case errors.LocalEntryNotFoundError() | httpx2.TransportError():
-                said = (
+                reason = (
                     f"the hub does not answer ({error.__cause__ or error}) and the cache does not "
-                    "have all of it. Checkpoints are downloaded on the machine where snakemake "
-                    "runs: start it where there is network (HF_ENDPOINT and HTTPS_PROXY are "
-                    "respected, HF_HUB_OFFLINE has to be unset), or give a local folder as "
+                    "have all files. Checkpoints are downloaded on the machine where snakemake "
+                    "runs: start it on a machine with network (HF_ENDPOINT and HTTPS_PROXY are "
+                    "respected, HF_HUB_OFFLINE must be unset), or give a local folder as "
                     "`checkpoint`."
                 )
             case _:  # a full disk, a cache that cannot be written, a broken transfer
-                said = (
-                    f"cannot be downloaded ({error}). The cache is in HF_HOME; what has arrived "
-                    "stays there, and the next run goes on."
+                reason = (
+                    f"cannot be downloaded ({error}). The cache in HF_HOME keeps the part that "
+                    "was downloaded, and the next run continues with it."
                 )
-        raise InputError(f"checkpoint {repo!r}, revision {revision or MAIN!r}: {said}") from error
+        raise InputError(f"checkpoint {repo!r}, revision {revision or MAIN!r}: {reason}") from error

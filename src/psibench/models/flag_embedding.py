@@ -1,8 +1,8 @@
-"""bge-m3: a vector for every token.
+"""Token vectors of bge-m3.
 
-As FlagEmbedding's BGEM3FlagModel makes them (version 1.4.2; Chen et al. 2024, arXiv:2402.03216,
-section 3.2): a linear layer in float32 over every token but the first, normalised; a query's score
-is the mean over its own vectors of the best of the document's.
+Computed as by FlagEmbedding's BGEM3FlagModel (version 1.4.2; Chen et al. 2024, arXiv:2402.03216,
+section 3.2): a linear layer in float32 over every token except the first, then normalisation. The
+score of a query is the mean, over its token vectors, of the best match in the document.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class FlagEmbeddingEncoder:
     tokenizer: Any
     transformer: Any
     head: Any
-    """Linear layer that makes vectors of states."""
+    """Linear layer from states to vectors."""
     device: str
     dtype: str
     weights: str
@@ -47,7 +47,7 @@ class FlagEmbeddingEncoder:
         return hash_params(
             {
                 "max_tokens": self.entry.max_tokens,
-                "vectors": "multi-vector",  # was once a choice: vectors keep their address
+                "vectors": "multi-vector",  # kept so that stored vectors keep their keys
                 "attention": "sdpa",
                 "identity": self.identity,
                 "dtype": self.dtype,
@@ -57,11 +57,11 @@ class FlagEmbeddingEncoder:
         )
 
     def salt(self, role: Role) -> str:
-        """Return the role's prompt: queries and documents are read alike."""
+        """Return the role's prompt, the only difference between queries and documents."""
         return self.entry.prompt(role)
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-        """Tokenize texts, cut to ``max_tokens``; a prompt's tokens count like the text's."""
+        """Tokenize texts, cut to ``max_tokens`` including the prompt's tokens."""
         entry = self.entry
         return tokenize_texts(
             self.tokenizer, texts, prompt=entry.prompt(role), max_tokens=entry.max_tokens
@@ -82,8 +82,8 @@ class FlagEmbeddingEncoder:
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
                 states = self.transformer(**inputs).last_hidden_state
-            found = normalize(self.head(states[:, 1:].float()), dim=-1).cpu().numpy()
-        rows = zip(found, windows, strict=True)
+            unit = normalize(self.head(states[:, 1:].float()), dim=-1).cpu().numpy()
+        rows = zip(unit, windows, strict=True)
         return [vectors[: len(window) - 1].copy() for vectors, window in rows]
 
 
@@ -95,7 +95,8 @@ def load_flag_embedding(
     Raises
     ------
     InputError
-        If it lacks the head or has another, or takes fewer tokens than ``max_tokens``.
+        If the head is missing or of another shape, or the model takes fewer tokens than
+        ``max_tokens``.
     """
     import torch
     from sentence_transformers import SentenceTransformer
@@ -110,7 +111,9 @@ def load_flag_embedding(
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     path = folder / HEAD
     if not path.is_file():
-        raise InputError(f"{path}: missing; give a checkpoint like BAAI/bge-m3, with this layer")
+        raise InputError(
+            f"{path}: no such file; give a checkpoint with this layer, such as BAAI/bge-m3"
+        )
     state = read_pickled(path)
     head = torch.nn.Linear(transformer.config.hidden_size, len(state.get("weight", ())))
     head = set_weights(head, state, path).to(device).eval()

@@ -1,15 +1,15 @@
 """Late interaction: a vector for every token, scored by MaxSim.
 
-ColBERT checkpoints (Khattab and Zaharia, SIGIR 2020, section 3.2; Santhanam et al., NAACL 2022)
-are read by sentence-transformers' ``MultiVectorEncoder``, in its own layout, Stanford's and
-PyLate's: it finds the projection, the markers that say whether a text is a query or a document, how
-far queries are filled up with mask tokens, and the words whose vectors are left out of documents.
+sentence-transformers' ``MultiVectorEncoder`` reads ColBERT checkpoints (Khattab and Zaharia, SIGIR
+2020, section 3.2; Santhanam et al., NAACL 2022) in its layout, Stanford's and PyLate's. It finds
+the projection, the markers of queries and documents, the length to which queries are filled up with
+mask tokens, and the words of documents that get no vectors.
 
-What that class does not do is done here. It tells no offsets of tokens, by which psibench knows how
-much of a text is visible, and batches by characters: texts are tokenized here, with its prefixes
-and by its tokenizer, and laid out as those of all encoders. It fills in weights that are missing,
-and a projection where there is none. And jina-colbert-v2 brings code for transformers 4, which it
-would have to run: ``architectures.flash_xlm_roberta`` reads that.
+psibench does the rest. It tokenizes with the checkpoint's tokenizer and prefixes, because that
+class returns no token offsets (they show how much of a text is visible), and makes batches as for
+all encoders. It refuses checkpoints for which the class would initialise weights or a projection at
+random. And it loads jina-colbert-v2 by ``architectures.flash_xlm_roberta``, because the code of
+that checkpoint needs transformers 4.
 """
 
 import logging
@@ -23,11 +23,16 @@ import numpy as np
 
 from psibench.config.encoders import ColbertModel
 from psibench.errors import InputError
-from psibench.models.checkpoints import USES, checkpoint_identity, read_json, read_modules
+from psibench.models.checkpoints import USES, checkpoint_identity, read_json_object, read_modules
 from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
-from psibench.models.tokenizing import load_tokenizer, pad_windows, padding_id, tokenize_texts
+from psibench.models.tokenizing import (
+    load_checkpoint_tokenizer,
+    pad_windows,
+    padding_id,
+    tokenize_texts,
+)
 from psibench.models.weights import (
     load_model,
     read_tensors,
@@ -39,38 +44,39 @@ logger = logging.getLogger("psibench")
 
 PUNCTUATION = list(string.punctuation)
 PROJECTION = "linear.weight"
-"""Of Stanford's layout, among the transformer's weights."""
+"""Name of the projection among the transformer's weights, in Stanford's layout."""
 
 
 @dataclass(frozen=True)
 class ColbertEncoder:
     """An ``Encoder`` of ColBERT's token vectors; see ``load_colbert``.
 
-    A reduced number format runs under autocast where the weights are float32. Of what ``tokenize``
-    gives, ``content`` is True for tokens whose vectors are kept, special ones among them. Tokens
-    that no other attends to are numbered -1, -2, ...
+    A reduced number format runs under autocast if the weights are float32. In the output of
+    ``tokenize``, ``content`` is True for tokens with vectors, including special tokens. Tokens that
+    no other token attends to are numbered -1, -2, ...
     """
 
     entry: ColbertModel
     device: str
     dtype: str
     weights: str
-    """Number format of the transformer's weights; what projects its states is float32."""
+    """Number format of the transformer's weights; the projection is float32."""
     identity: str
     transformer: Any
     modules: Any
-    """sentence-transformers' modules that make vectors of the transformer's states, in a row."""
+    """sentence-transformers' modules that turn the transformer's states into vectors, in
+    sequence."""
     tokenizer: Any
     mask: Any
-    """sentence-transformers' MultiVectorMask, which says whose vectors of a text are kept."""
+    """sentence-transformers' MultiVectorMask, which selects the tokens with vectors."""
     prefixes: dict[str, str]
-    """By role, what the checkpoint wants before each text: its marker, its prompt."""
+    """By role, the marker and prompt that the checkpoint puts before each text."""
     expansion: dict[str, Any]
-    """How queries are filled up, in sentence-transformers' words; empty: they are not."""
+    """sentence-transformers' settings for filling up queries; empty: queries are not filled up."""
     query_tokens: int
-    """Length to which queries are filled up, if they are, and cut."""
+    """Length to which queries are cut and, with ``expansion``, filled up."""
     longest_query: int
-    """Length to which they are cut instead, if a checkpoint sets both."""
+    """Length to which queries are cut, if the checkpoint sets another one for filling up."""
 
     @property
     def fingerprint(self) -> str:
@@ -97,11 +103,11 @@ class ColbertEncoder:
         )
 
     def salt(self, role: Role) -> str:
-        """Return the role and its prompt: the same text is read otherwise as query."""
+        """Return the prompt and the role, because queries are encoded differently."""
         return f"{self.entry.prompt(role)}\0{role}"
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-        """Tokenize texts behind the checkpoint's prefix and the prompt, cut to their limit."""
+        """Tokenize texts after the checkpoint's prefix and the prompt, cut to their limit."""
         query = role == "query"
         items = tokenize_texts(
             self.tokenizer,
@@ -136,23 +142,23 @@ class ColbertEncoder:
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
                 states = self.transformer(**inputs).last_hidden_state
-            found = self.modules({"token_embeddings": states.float()})["token_embeddings"]
-            unit = normalize(found, dim=-1)
+            vectors = self.modules({"token_embeddings": states.float()})["token_embeddings"]
+            unit = normalize(vectors, dim=-1)
             kept = np.zeros(unit.shape[:2], dtype=bool)
             for row, keep in enumerate(content):
                 kept[row, : len(keep)] = keep
-            vectors = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
-        return [part.copy() for part in np.split(vectors, np.cumsum(kept.sum(axis=1))[:-1])]
+            rows = unit[torch.from_numpy(kept).to(self.device)].cpu().numpy()
+        return [text.copy() for text in np.split(rows, np.cumsum(kept.sum(axis=1))[:-1])]
 
     def _filling(self) -> int:
-        """Return the token that fills queries up, as sentence-transformers chooses it."""
-        named = self.tokenizer
-        token = self.expansion.get("token") or named.mask_token or named.eos_token
-        number = int(named.convert_tokens_to_ids(token))
-        return number if self.expansion.get("attend") else -1 - number
+        """Return the id of the token that fills up queries, by sentence-transformers' rules."""
+        tokenizer = self.tokenizer
+        token = self.expansion.get("token") or tokenizer.mask_token or tokenizer.eos_token
+        token_id = int(tokenizer.convert_tokens_to_ids(token))
+        return token_id if self.expansion.get("attend") else -1 - token_id
 
     def _kept(self, window: np.ndarray, role: Role) -> np.ndarray:
-        """Ask sentence-transformers which of a text's tokens have vectors."""
+        """Return which tokens of a text have vectors, by sentence-transformers' mask."""
         import torch
 
         ids = torch.from_numpy(window.astype(np.int64))[None]
@@ -167,34 +173,34 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     Raises
     ------
     InputError
-        If the checkpoint has no projection, does not know the markers, or takes fewer tokens than
-        asked for.
+        If the checkpoint has no projection, its vocabulary lacks a marker, or it takes fewer tokens
+        than the entry sets.
     """
     weights = weights_format(device, dtype)
     read = _read_modules if entry.architecture == "auto" else _read_port
-    found = read(entry, folder, weights)
+    fields = read(entry, folder, weights)
     if (longest := entry.query_tokens) is not None:
-        found |= {"query_tokens": longest, "longest_query": longest}
+        fields |= {"query_tokens": longest, "longest_query": longest}
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
-    encoder = ColbertEncoder(entry, device, dtype, weights, identity, **found)
+    encoder = ColbertEncoder(entry, device, dtype, weights, identity, **fields)
     transformer = encoder.transformer.to(device).eval()
     encoder.modules.to(device).eval()
     check_positions(transformer, entry.checkpoint, entry.max_tokens)
     check_positions(transformer, entry.checkpoint, encoder.longest_query, "query_tokens")
     for prefix in encoder.prefixes.values():
-        _read_as_one_token(encoder.tokenizer, prefix.strip(), entry.checkpoint)
+        _make_one_token(encoder.tokenizer, prefix.strip(), entry.checkpoint)
     encoder.mask.resolve_with_tokenizer(encoder.tokenizer)
     return encoder
 
 
 def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
-    """Read a checkpoint by sentence-transformers: fields of `ColbertEncoder`."""
+    """Load a checkpoint by sentence-transformers; return fields of `ColbertEncoder`."""
     import torch
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-    _refuse_made_up_projection(folder)
+    _refuse_random_projection(folder)
     options = {"dtype": dtype, "attn_implementation": "sdpa"}
     trusts = entry.trust_remote_code
     model = load_model(MultiVectorEncoder, folder, trust_remote_code=trusts, **options)
@@ -209,8 +215,8 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, An
     refuse_unread(first, entry.checkpoint, lengths=False)
     if first.document_length not in (None, entry.max_tokens):
         logger.warning(
-            "checkpoint %r: max_tokens: the entry has %s, document_length of the checkpoint is %s: "
-            "the entry's is used",
+            "checkpoint %r: max_tokens: the entry has %s, document_length of the checkpoint is %s; "
+            "the entry's value is used",
             entry.checkpoint, entry.max_tokens, first.document_length,
         )  # fmt: skip
     expansion = first.query_expansion or {}
@@ -231,7 +237,7 @@ def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, An
 
 
 def _read_port(_: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
-    """Read jina-colbert-v2: Stanford's layout, with markers and masks as its maker's page says."""
+    """Load jina-colbert-v2: Stanford's layout, with the markers and masks of its model card."""
     import torch
     from sentence_transformers.base.modules import Dense
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
@@ -244,11 +250,13 @@ def _read_port(_: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
         matrix.shape[1], matrix.shape[0], bias=False, activation_function=None,
         init_weight=matrix, module_input_name="token_embeddings",
     )  # fmt: skip
-    declared = read_json(folder / "artifact.metadata")
+    declared = read_json_object(folder / "artifact.metadata")
     query_tokens = declared.get("query_maxlen", 32)
     return {
-        "tokenizer": load_tokenizer(folder, as_stored=True),  # checks the files first
-        "transformer": flash_xlm_roberta.load(folder, read_json(folder / "config.json"), options),
+        "tokenizer": load_checkpoint_tokenizer(folder, as_stored=True),  # checks the files first
+        "transformer": flash_xlm_roberta.load(
+            folder, read_json_object(folder / "config.json"), options
+        ),
         "modules": torch.nn.Sequential(dense),
         "mask": MultiVectorMask(PUNCTUATION if declared.get("mask_punctuation", True) else []),
         "prefixes": {"query": "[QueryMarker] ", "document": "[DocumentMarker] "},
@@ -258,26 +266,29 @@ def _read_port(_: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:
     }
 
 
-def _refuse_made_up_projection(folder: Path) -> None:
-    """Refuse what sentence-transformers would give a random projection, or another function."""
+def _refuse_random_projection(folder: Path) -> None:
+    """Refuse a checkpoint to which sentence-transformers would add a random projection.
+
+    Also refuses untrusted activation functions.
+    """
     modules = read_modules(folder)
-    made_for = [read_json(folder / USES).get("model_type")]
+    made_for = [read_json_object(folder / USES).get("model_type")]
     if not modules:
-        made_for = read_json(folder / "config.json").get("architectures") or []
+        made_for = read_json_object(folder / "config.json").get("architectures") or []
     has_dense = any(module["type"].endswith("Dense") for module in modules)
     if not has_dense and not {"HF_ColBERT", "MultiVectorEncoder", "ColBERT"} & set(made_for):
         raise InputError(
-            f"{folder}: no projection; expected a tensor {PROJECTION} among its weights, of the "
+            f"{folder}: no projection; expected a tensor {PROJECTION} in a checkpoint of the "
             "architecture HF_ColBERT (Stanford's layout), or a Dense module in modules.json "
-            "(PyLate's). Is it a ColBERT model?"
+            "(PyLate's layout). Is it a ColBERT model?"
         )
     refuse_untrusted_activations(folder)
 
 
-def _read_as_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
-    """Let a tokenizer read a marker as one token; a prompt like "query: " is none.
+def _make_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
+    """Make a tokenizer read a marker as one token; prompts like "query: " are not changed.
 
-    Raises InputError if the marker is no token of the vocabulary.
+    Raises InputError if the vocabulary does not have the marker.
     """
     from tokenizers import AddedToken
 
@@ -287,8 +298,8 @@ def _read_as_one_token(tokenizer: Any, marker: str, checkpoint: str) -> None:
     known = next((name for name in (f"{marker} ", marker) if name in vocabulary), None)
     if known is None:
         raise InputError(
-            f"checkpoint {checkpoint!r}: its vocabulary has no token {marker!r}, the marker that "
-            "its files name; is the tokenizer another model's?"
+            f"checkpoint {checkpoint!r}: its files name the marker {marker!r}, but its vocabulary "
+            "has no such token; is this another model's tokenizer?"
         )
     if tokenizer.tokenize(known) != [known]:
         tokenizer.add_tokens([AddedToken(known, normalized=False, special=True)])

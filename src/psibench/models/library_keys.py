@@ -2,7 +2,7 @@
 
 psibench tokenizes and batches texts itself and runs the library's modules on the states of its
 transformer. Each key is followed (the library's code reads it), compared with the entry, or
-refused; none is ignored silently. A test compares the tables with the library's source.
+refused; none is ignored silently. A test compares these tables with the library's source.
 """
 
 import logging
@@ -13,7 +13,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
     declared_prompts,
-    read_json,
+    read_json_object,
     read_modules,
     transformer_folder,
 )
@@ -44,19 +44,19 @@ CLASSIFIER_KEYS = {
     "activation_fn": "refused unless the identity or the sigmoid",
     "keep_in_fp32_modules": "followed",
 }
-"""Further keys of config_sentence_transformers.json that `CrossEncoder` reads. Of the other keys, a
-default prompt is refused; prompts without a default have no effect, as in `predict`."""
+"""Further keys of config_sentence_transformers.json that `CrossEncoder` reads. Among the other
+keys, a default prompt is refused; prompts without a default have no effect, as in `predict`."""
 
 NETWORK_KEYS = {
     "sentence_transformers": "its activation_fn, as above",
     "sbert_ce_default_activation_function": "as activation_fn",
 }
-"""Keys of a classifier's config.json that `CrossEncoder` reads besides transformers."""
+"""Keys of a classifier's config.json that `CrossEncoder` reads in addition to transformers."""
 
 TRANSFORMER_KEYS = {
     "max_seq_length": "compared",
     "do_lower_case": "followed",
-    "model_kwargs": "followed, but for the number format, which is the entry's",
+    "model_kwargs": "followed, except for the number format, which the entry sets",
     "processor_kwargs": "followed",
     "config_kwargs": "followed",
     "transformer_task": "refused unless feature-extraction",
@@ -76,7 +76,7 @@ OLD_NAMES = {
     "tokenizer_args": "processor_kwargs",
     "config_args": "config_kwargs",
 }
-"""Of keys of sentence_bert_config.json; the library lets the old name win."""
+"""Old names of keys in sentence_bert_config.json; the library prefers them."""
 
 TRANSFORMER_CONFIGS = (
     "sentence_bert_config.json",
@@ -87,7 +87,7 @@ TRANSFORMER_CONFIGS = (
     "sentence_xlm-roberta_config.json",
     "sentence_xlnet_config.json",
 )
-"""Names of the file with `TRANSFORMER_KEYS`; the library takes the first that is not empty."""
+"""Names of the file with `TRANSFORMER_KEYS`; the library reads the first that is not empty."""
 
 MODULES_BEHIND = {
     "Pooling": ("embedding_dimension", "pooling_mode", "include_prompt"),
@@ -99,81 +99,84 @@ MODULES_BEHIND = {
     "LayerNorm": ("dimension",),
     "Dropout": ("dropout",),
 }
-"""The library's modules that may come behind a transformer, with the keys of their configs, which
-their own code reads. Others need more than token states (WordWeights, LSTM, WeightedLayerPooling),
-depend on padding (CNN), or are of another kind of model."""
+"""Modules of the library that may follow a transformer, with the keys of their configs, which their
+code reads. Other modules need more than token states (WordWeights, LSTM, WeightedLayerPooling),
+depend on padding (CNN), or belong to another kind of model."""
 
 
 def transformer_config(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Read the config of a checkpoint's transformer module, under today's names of its keys.
+    """Return the path and config of a checkpoint's transformer module, with current key names.
 
-    Also returns its path; the library's first choice, with nothing in it, if there is none.
+    Without such a file, the config is empty, and the path is the library's first choice.
     """
-    place = transformer_folder(folder)
-    for path in (place / name for name in TRANSFORMER_CONFIGS):
-        if config := read_json(path):
+    subfolder = transformer_folder(folder)
+    for path in (subfolder / name for name in TRANSFORMER_CONFIGS):
+        if config := read_json_object(path):
             renamed = {new: config.pop(old) for old, new in OLD_NAMES.items() if old in config}
             return path, config | renamed
-    return place / TRANSFORMER_CONFIGS[0], {}
+    return subfolder / TRANSFORMER_CONFIGS[0], {}
 
 
 def refuse_other_tokenizer(folder: Path) -> None:
-    """Raise InputError if a checkpoint's tokenizer is elsewhere: nothing pins what is there."""
+    """Raise InputError if a checkpoint names a tokenizer elsewhere, whose version is not fixed."""
     path, config = transformer_config(folder)
     if (name := config.get("tokenizer_name_or_path")) is not None:
         raise InputError(
             f"{path}: tokenizer_name_or_path {shown(name)} is not supported; save that tokenizer "
-            "in the checkpoint's folder and take the key out"
+            "in the checkpoint's folder and remove the key"
         )
 
 
 def check_requirements(folder: Path) -> None:
-    """Raise ImportError if a checkpoint needs other versions of packages than there are."""
+    """Raise ImportError if the checkpoint requires package versions that are not installed."""
     from sentence_transformers.util.environment import check_version_requirements
 
-    check_version_requirements(read_json(folder / USES).get("requirements"), source=str(folder))
+    check_version_requirements(
+        read_json_object(folder / USES).get("requirements"), source=str(folder)
+    )
 
 
 def refuse_unknown_modules(folder: Path) -> None:
-    """Refuse modules behind a transformer whose output would not be the library's.
+    """Refuse modules after the transformer that psibench would not run as the library does.
 
     Raises
     ------
     InputError
-        If two have one name, one is told what a text is, or is none of `MODULES_BEHIND` though the
-        library's.
+        If two modules have one name, a module depends on the text's role, or a module of the
+        library is none of `MODULES_BEHIND`.
     """
     path, modules = folder / "modules.json", read_modules(folder)
     names = [module.get("name") for module in modules]
     if len(set(names)) < len(names):
-        raise InputError(f"{path}: the names of modules are {names}; expected one name each")
+        raise InputError(f"{path}: the modules are named {names}; expected different names")
     for module in modules:
         if "task" in (module.get("kwargs") or ()):
             raise InputError(
-                f"{path}: the module {module['type']} is told whether a text is a query or a "
-                f"document (kwargs: {module['kwargs']}), which is not supported"
+                f"{path}: the module {module['type']} treats queries and documents differently "
+                f"(kwargs: {module['kwargs']}), which is not supported; give another checkpoint"
             )
     for module in modules[1:]:
         kind = module["type"].rpartition(".")[2]
         if module["type"].startswith("sentence_transformers.") and kind not in MODULES_BEHIND:
             raise InputError(
-                f"{path}: the module {module['type']} behind the transformer is not supported; "
+                f"{path}: the module {module['type']} after the transformer is not supported; "
                 f"supported: {', '.join(MODULES_BEHIND)}"
             )
 
 
 def refuse_unread(first: Any, checkpoint: str, *, lengths: bool = True) -> None:
-    """Refuse a transformer module that prepares texts in another way than psibench does.
+    """Refuse a transformer module that prepares texts differently from psibench.
 
     Parameters
     ----------
     lengths
-        Refuse settings for queries or documents only, too.
+        Also refuse settings that apply only to queries or only to documents.
 
     Raises
     ------
     InputError
-        If texts get a chat template, the tokenizer further options, or one role its own length.
+        If the module uses a chat template or further tokenizer options, or sets a length for one
+        role.
     """
     found: dict[str, Any] = {}
     if "message" in getattr(first, "modality_config", {}):
@@ -187,9 +190,9 @@ def refuse_unread(first: Any, checkpoint: str, *, lengths: bool = True) -> None:
     for key, value in found.items():
         raise InputError(
             f"checkpoint {checkpoint!r}: {TRANSFORMER_CONFIGS[0]} has {key} {shown(value)}, which "
-            "is not supported: texts would be read otherwise than by sentence-transformers. Take "
-            "the key out of a copy of the checkpoint if that is meant (max_tokens of the model's "
-            "entry is its longest input)"
+            "is not supported: psibench would read texts differently from sentence-transformers. "
+            "If you accept that, remove the key in a copy of the checkpoint (max_tokens of the "
+            "model's entry sets its longest input)"
         )
 
 
@@ -198,19 +201,19 @@ ACTIVATIONS = (
     *("torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Sigmoid"),
     *("torch.nn.Identity", "torch.nn.Sigmoid"),
 )
-"""Functions of a logit after which its sigmoid orders texts and means the same."""
+"""Functions of a logit that keep the order of its sigmoid and the score's meaning."""
 
 
 def refuse_other_classifier(folder: Path) -> None:
-    """Refuse a classifier whose pairs are read, or whose logits are used, as psibench does not.
+    """Refuse a classifier whose inputs or logits psibench would use differently.
 
     psibench's score is the sigmoid of the logit of a query and a text.
 
     Raises
     ------
     InputError
-        If a default prompt is put before queries, the logit goes through another function than the
-        sigmoid, or, as `refuse_unknown_modules`, of the modules behind the transformer.
+        If a default prompt is put before queries, the logit goes through a function other than the
+        sigmoid, or `refuse_unknown_modules` refuses a module.
     """
     refuse_unknown_modules(folder)
     uses, prompts = declared_prompts(folder) if read_modules(folder) else ({}, {})
@@ -218,31 +221,30 @@ def refuse_other_classifier(folder: Path) -> None:
     if isinstance(name, str) and prompts.get(name):
         raise InputError(
             f"{folder / USES}: default_prompt_name {shown(name)} puts {shown(prompts[name])} "
-            "before each query, which is not supported for rerankers; take the key out of a copy "
-            "of the checkpoint if queries are meant to be read without it"
+            "before each query, which is not supported for rerankers; to read queries without it, "
+            "remove the key in a copy of the checkpoint"
         )
     path = transformer_folder(folder) / "config.json"
-    config = read_json(path)
+    config = read_json_object(path)
     own = config.get("sentence_transformers")
     declared = {
         f"{folder / USES}: activation_fn": uses.get("activation_fn"),
         f"{path}: sentence_transformers.activation_fn": (own or {}).get("activation_fn"),
         f"{path}: {OLD_ACTIVATION}": config.get(OLD_ACTIVATION),
     }
-    where, function = next(((key, one) for key, one in declared.items() if one), ("", None))
+    where, function = next(((key, name) for key, name in declared.items() if name), ("", None))
     if function and function not in ACTIVATIONS:
         raise InputError(
-            f"{where} is {shown(function)}; supported: {', '.join(ACTIVATIONS)}, as the score is "
-            "the sigmoid of the model's output"
+            f"{where} is {shown(function)}; supported: {', '.join(ACTIVATIONS)}, because the "
+            "score is the sigmoid of the model's output"
         )
 
 
 def refuse_for_port(folder: Path) -> None:
-    """Refuse settings of a transformer module that a port, which loads none, would leave out.
+    """Raise InputError for settings of a transformer module that a port would ignore.
 
-    Those of its network are logged: what the port computes is known by its architecture.
-
-    Raises InputError.
+    Ignored settings of its network are only logged: the port's architecture decides what it
+    computes.
     """
     path, config = transformer_config(folder)
     for key in ("do_lower_case", "processor_kwargs", "processing_kwargs", "query_expansion"):
@@ -257,4 +259,4 @@ def refuse_for_port(folder: Path) -> None:
             )
     for key in ("model_kwargs", "config_kwargs"):
         if config.get(key):
-            logger.warning("%s: %s %s is left out by `architecture`", path, key, config[key])
+            logger.warning("%s: `architecture` ignores %s %s", path, key, config[key])

@@ -1,4 +1,4 @@
-"""Encoders from registry entries. A backend's libraries are imported when one of its is loaded."""
+"""Load encoders from registry entries; the libraries of a backend are imported on first use."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     checkpoint_folder,
     loading,
-    refuse_code_of_elsewhere,
+    refuse_foreign_code,
     resolve_checkpoint,
 )
 from psibench.models.declared import warn_of_departures, with_declared_prompts
 from psibench.models.downloads import download_settings
 from psibench.models.protocols import ROLES, Encoder
 
-SAMPLE = "a"
+SAMPLE_TEXT = "a"
 
 
 def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") -> Encoder:
@@ -32,15 +32,15 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
     device
         cpu or cuda.
     dtype
-        Number format; encoders that have only one leave it out of account. Where the weights of a
-        transformer are in another one (on a CPU they are float32), it computes under autocast.
+        Number format; encoders with only one format ignore it. A transformer whose weights have
+        another format (on a CPU, float32) computes under autocast.
 
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, is not whole (no tokenizer, weights missing or left
-        over) or not of the kind that the entry says, if it takes fewer tokens than asked for, or
-        if the entry's backend does not run in the job.
+        If the checkpoint cannot be loaded, is incomplete (no tokenizer, weights missing or left
+        over), is not of the entry's kind, or takes fewer tokens than the entry sets, or if the
+        entry's backend does not run in the job.
     """
     with loading(entry):
         folder = checkpoint_folder(entry)
@@ -52,10 +52,10 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
 
 
 def load_tokens_only(entry: EncoderModel) -> Encoder:
-    """Load an encoder whose ``tokenize`` is wanted only.
+    """Load an encoder for its ``tokenize`` only.
 
-    Of the backend sentence-transformers no weights are read, nor fetched from the hub; others are
-    loaded whole.
+    For the backend sentence-transformers, weights are neither read nor downloaded; encoders of
+    other backends are loaded completely.
 
     Raises
     ------
@@ -70,16 +70,16 @@ def load_tokens_only(entry: EncoderModel) -> Encoder:
         folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
         if not folder.is_dir():
             folder = download_settings(entry.checkpoint, entry.revision)
-        refuse_code_of_elsewhere(entry, folder)
-        found = with_declared_prompts(entry, folder)
-        assert isinstance(found, SentenceTransformerModel)
-        return load_tokens(found, folder)
+        refuse_foreign_code(entry, folder)
+        with_prompts = with_declared_prompts(entry, folder)
+        assert isinstance(with_prompts, SentenceTransformerModel)
+        return load_tokens(with_prompts, folder)
 
 
 def _run_once(encoder: Encoder) -> None:
-    """Encode a word: what is wrong with files that could be loaded shows here."""
+    """Encode a word, to reveal damage that loading did not."""
     for role in ROLES:
-        (item,) = encoder.tokenize([SAMPLE], role)
+        (item,) = encoder.tokenize([SAMPLE_TEXT], role)
         encoder.forward(item.windows, item.content)
 
 
@@ -106,6 +106,6 @@ def _load(entry: EncoderModel, folder: Path, *, device: str, dtype: str) -> Enco
 
             return load_static(entry, folder)
     raise InputError(
-        f"checkpoint {entry.checkpoint!r}: backend {getattr(entry, 'backend', '?')} is not loaded "
-        "by this stage; give an entry of an encoder that runs in the job"
+        f"checkpoint {entry.checkpoint!r}: this stage does not load the backend "
+        f"{getattr(entry, 'backend', '?')}; give an entry of an encoder that runs in the job"
     )

@@ -1,6 +1,6 @@
-"""What was downloaded of a hub checkpoint: a file per repository and revision, in the store.
+"""Manifests of downloaded checkpoints: a file per repository and revision, in the store.
 
-Jobs find a checkpoint by it, so that a machine without network needs nothing but the files.
+Jobs find a checkpoint by its manifest, so that a machine without network needs only the files.
 """
 
 import json
@@ -15,24 +15,24 @@ from psibench.errors import InputError
 from psibench.tables.atomic import write_text
 
 FOLDER_VARIABLE = "PSIBENCH_CHECKPOINTS"
-"""Environment variable with the folder of the manifests; unset: there are none."""
+"""Environment variable with the folder of the manifests; if unset, no manifests are read."""
 MAIN = "main"
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
 
-Part = Literal["model", "tokenizer"]
-"""What is downloaded: everything that is read of a checkpoint, or its tokenizer alone."""
+CheckpointPart = Literal["model", "tokenizer"]
+"""What is downloaded: all files of a checkpoint that psibench reads, or only its tokenizer."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One repository as it lies in the hub's cache.
+    """A downloaded snapshot of a hub repository.
 
     Attributes
     ----------
     revision
-        As asked for; None is the default branch.
+        As requested; None is the default branch.
     commit
-        What it was at the time of the download; ``folder`` is its snapshot.
+        Commit of the revision at the time of the download; ``folder`` is its snapshot.
     files
         Path in the folder -> bytes.
     """
@@ -42,35 +42,37 @@ class Manifest:
     commit: str
     folder: str
     files: Mapping[str, int]
-    part: Part = "model"
+    part: CheckpointPart = "model"
 
     def write(self, path: str | Path) -> None:
-        """Write it as JSON, whole or not at all."""
+        """Write the manifest as JSON, atomically."""
         write_text(json.dumps(asdict(self), indent=2) + "\n", path)
 
 
-def manifest_name(repo: str, revision: str | None, part: Part = "model") -> str:
+def manifest_name(repo: str, revision: str | None, part: CheckpointPart = "model") -> str:
     """Return the file name of a manifest: OWNER--NAME@REVISION.json."""
     name = f"{repo}@{revision or MAIN}".replace("/", "--")
     return f"{name}.json" if part == "model" else f"{name}.{part}.json"
 
 
 def read_manifest(path: str | Path) -> Manifest:
-    """Read a manifest, as ``Manifest.write`` wrote it; of 0.1.0 it has one key more."""
+    """Read a manifest that ``Manifest.write`` wrote; version 0.1.0 wrote one more key."""
     plain = json.loads(Path(path).read_text(encoding="utf-8"))
     plain.pop("code", None)
     return Manifest(**plain)
 
 
-def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Manifest | None:
-    """Return what was downloaded of a repository; None without a manifest.
+def find_manifest(
+    repo: str, revision: str | None, part: CheckpointPart = "model"
+) -> Manifest | None:
+    """Return the manifest of a repository's download; None if it was not downloaded.
 
-    A tokenizer is found in a whole checkpoint, too.
+    The manifest of a whole checkpoint serves for its tokenizer, too.
 
     Raises
     ------
     InputError
-        If the manifest is there and its files are not.
+        If the manifest exists but its files do not.
     """
     folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
@@ -79,8 +81,8 @@ def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Mani
     for path in (Path(folder) / name for name in names):
         if path.is_file():
             manifest = read_manifest(path)
-            there = file_sizes(Path(manifest.folder))
-            gone = [name for name, size in manifest.files.items() if there.get(name) != size]
+            present = file_sizes(Path(manifest.folder))
+            gone = [name for name, size in manifest.files.items() if present.get(name) != size]
             if gone:
                 raise InputError(
                     f"checkpoint {repo!r}: {len(gone)} of {len(manifest.files)} downloaded files "
@@ -92,7 +94,7 @@ def find_manifest(repo: str, revision: str | None, part: Part = "model") -> Mani
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
-    """Return the bytes of each file in a folder, by its path there."""
+    """Return the size of each file in a folder, in bytes, by its relative path."""
     return {
         path.relative_to(folder).as_posix(): path.stat().st_size
         for path in sorted(folder.rglob("*"))
@@ -101,5 +103,5 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def is_commit(revision: str | None) -> bool:
-    """Say whether a revision is a commit rather than a branch or a tag."""
+    """Return whether a revision is a commit, not a branch or tag."""
     return revision is not None and COMMIT.fullmatch(revision) is not None

@@ -1,8 +1,8 @@
-"""The network behind a ``TransformerEncoder``: a transformer, and what pools its states.
+"""The network behind a ``TransformerEncoder``: a transformer, and modules that pool its states.
 
-sentence-transformers' modules load a checkpoint and run on the states of its transformer; that
-itself is called here, with the batches that psibench lays out. A checkpoint whose transformer comes
-with code for transformers 4 has a port of it in `psibench.models.architectures`.
+sentence-transformers' modules load a checkpoint and process the states of its transformer. psibench
+calls the transformer itself, with batches that it lays out. If the code of a checkpoint's
+transformer needs transformers 4, `psibench.models.architectures` has a port.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any
 from psibench.config.encoders import SentenceTransformerModel
 from psibench.errors import InputError
 from psibench.models.architectures import port
-from psibench.models.checkpoints import USES, read_json, read_modules
+from psibench.models.checkpoints import USES, read_json_object, read_modules
 from psibench.models.declared import TEXT_INPUT, declared_pooling, is_dense, kept_dimensions
 from psibench.models.library_keys import (
     check_requirements,
@@ -21,7 +21,7 @@ from psibench.models.library_keys import (
     refuse_unknown_modules,
     refuse_unread,
 )
-from psibench.models.tokenizing import load_tokenizer
+from psibench.models.tokenizing import load_checkpoint_tokenizer
 from psibench.models.weights import (
     check_tokenizer,
     checking_weights,
@@ -31,39 +31,39 @@ from psibench.models.weights import (
 
 logger = logging.getLogger("psibench")
 
-PROBE = 8  # tokens
+_CAUSALITY_TOKENS = 8
 ROTARY = ("llama", "mistral", "qwen2", "qwen3")
-"""Model types whose only positional encoding is one rotary embedding, by `rope_parameters`."""
+"""Model types whose only positional encoding is one rotary embedding, set by `rope_parameters`."""
 STANDSTILL = {"rope_type": "linear", "rope_theta": 10_000.0, "factor": 1e30}
-"""Rotary parameters under which no position turns anything: angles are divided by the factor, their
-cosines are 1, and their sines too small to be seen beside it in any number format."""
+"""Rotary parameters that rotate nothing at any position: angles are divided by the factor, so that
+their cosines are 1 and their sines vanish in every number format."""
 TASK, OUTPUT = "feature-extraction", "token_embeddings"
-"""What a transformer module is for, and what it gives to the modules behind it."""
-PLAIN = {"path": "", "type": "sentence_transformers.base.modules.Transformer"}
-"""The module of a checkpoint that lists none."""
+"""Task of a transformer module, and name of its output for the next module."""
+PLAIN_MODULE = {"path": "", "type": "sentence_transformers.base.modules.Transformer"}
+"""The first module of a checkpoint without a list of modules."""
 OWN_POOLING = ("nv-embed", "jina-v3", "jina-v4")
-"""Architectures that take the mean: their checkpoints' lists of modules name code of their own."""
+"""Architectures pooled by the mean, because their checkpoints list modules with custom code."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """From a padded batch to token states, and from these to one vector per text.
+    """A transformer, and the modules that turn its states into vectors.
 
     Attributes
     ----------
     transformer
-        Takes ``input_ids`` and ``attention_mask``, gives ``last_hidden_state``.
+        Takes ``input_ids`` and ``attention_mask``, returns ``last_hidden_state``.
     modules
-        sentence-transformers' modules behind the transformer, in a row and in float32: a pooling,
-        dense layers. What brings vectors to unit length at their end is left out: encoders do.
+        sentence-transformers' modules after the transformer, in sequence and in float32: a pooling,
+        dense layers. A final normalisation is left out, because encoders normalise.
     weights
         Number format of the transformer's weights.
     needs_mask
-        Whether places behind a text change its states if they are not masked.
+        Whether padding after a text changes its states unless it is masked.
     masks_prompt
         Whether the prompt's tokens are left out of the pooling.
     dimensions
-        How many of a text's dimensions are kept, the first ones; None: all.
+        To how many dimensions a text's vector is cut; None: it is not cut.
     """
 
     tokenizer: Any
@@ -76,22 +76,22 @@ class Network:
 
     @property
     def pooling(self) -> tuple[str, ...]:
-        """What states are pooled by, in sentence-transformers' words; empty: in another way."""
+        """sentence-transformers' names of the pooling modes; empty for another way of pooling."""
         modes = [module.pooling_mode for module in self.modules if hasattr(module, "pooling_mode")]
         named = modes[0] if len(modes) == 1 else ()
         return (named,) if isinstance(named, str) else tuple(named)
 
     @property
     def has_token_modules(self) -> bool:
-        """Whether vectors of tokens are more than the states of the transformer."""
+        """Whether modules change the vectors of tokens after the transformer."""
         return any(map(_is_of_tokens, self.modules or ()))
 
     def vectors(self, states: Any, mask: Any) -> Any:
         """Pool the states of the tokens that a (rows, length) mask keeps into (rows, dim) float32.
 
-        At least one token of each row counts. ``dimensions`` are cut from the output of the last
-        module, as sentence-transformers does. There, a module that brings vectors to unit length
-        comes before the cut; it changes no direction.
+        The mask keeps at least one token of each row. As in sentence-transformers, vectors are cut
+        to ``dimensions`` after the last module. The normalisation that sentence-transformers runs
+        before the cut does not change directions.
         """
         features = {"token_embeddings": states.float(), "attention_mask": mask}
         return self.modules(features)["sentence_embedding"][:, : self.dimensions]
@@ -99,8 +99,8 @@ class Network:
     def token_vectors(self, states: Any) -> Any:
         """Return (rows, length, dim) float32 vectors of tokens.
 
-        As sentence-transformers' ``encode(output_value="token_embeddings")``, which runs the
-        modules of tokens in front of a pooling and behind it.
+        As in sentence-transformers' ``encode(output_value="token_embeddings")``, modules of tokens
+        run, whether they come before or after the pooling.
         """
         features = {OUTPUT: states.float()}
         for module in filter(_is_of_tokens, self.modules):
@@ -111,9 +111,9 @@ class Network:
 def load_network(
     entry: SentenceTransformerModel, folder: Path, *, device: str, weights: str
 ) -> Network:
-    """Load a checkpoint's network, the weights of its transformer in a number format.
+    """Load a checkpoint's network; its transformer's weights are in the format ``weights``.
 
-    Raises InputError if the checkpoint's files are not of the kind that the entry says.
+    Raises InputError if the checkpoint's files are not of the entry's kind.
     """
     import torch
 
@@ -124,8 +124,8 @@ def load_network(
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
     else:
         refuse_for_port(folder)
-        tokenizer = load_tokenizer(folder, as_stored=True)
-        config = read_json(folder / "config.json")
+        tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
+        config = read_json_object(folder / "config.json")
         transformer = port(entry.architecture).load(folder, config, {"dtype": weights})
         modules = _modules_behind(entry, folder)
     modules = _as_entry_says(entry, folder, modules)
@@ -134,8 +134,9 @@ def load_network(
     pools_prompt = all(getattr(module, "include_prompt", True) for module in modules)
     if not pools_prompt and (entry.query_prompt or entry.document_prompt):
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: its pooling leaves the prompt's tokens out, which "
-            "is not supported together with a prompt; set pooling, or take the prompts away"
+            f"checkpoint {entry.checkpoint!r}: its pooling excludes the prompt's tokens, which is "
+            "not supported together with a prompt; set `pooling` in the model's entry, or set its "
+            'prompts to ""'
         )
     transformer = transformer.to(device).eval()
     return Network(
@@ -152,18 +153,18 @@ def load_network(
 def _load_modules(
     entry: SentenceTransformerModel, folder: Path, weights: str
 ) -> tuple[Any, list[Any]]:
-    """Load a checkpoint's modules: the first, which holds a transformer, and those behind it.
+    """Load a checkpoint's first module, which holds a transformer, and the later ones.
 
-    Those of a checkpoint of another kind (sparse, late interaction) are not read: its transformer
-    is pooled by the mean, as sentence-transformers does.
+    For checkpoints of another kind (sparse, late interaction), only the transformer is loaded and
+    pooled by the mean, as in sentence-transformers.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    is_of_kind = is_dense(read_json(folder / USES))
+    is_of_kind = is_dense(read_json_object(folder / USES))
     listed = read_modules(folder) if is_of_kind else []
-    module = listed[0] if listed else PLAIN
+    module = listed[0] if listed else PLAIN_MODULE
     place = folder / module["path"]
-    changes = positions_taken_out(place, entry.checkpoint) if entry.positions else {}
+    changes = without_positions(place, entry.checkpoint) if entry.positions else {}
     options = {"dtype": weights}
     with checking_weights(folder):
         first = _load_module(entry, folder, module, model_kwargs=options, config_kwargs=changes)
@@ -171,8 +172,8 @@ def _load_modules(
     if not listed:
         if getattr(first.tokenizer, "chat_template", None):
             logger.warning(
-                "checkpoint %r: sentence-transformers would put each text into the tokenizer's "
-                "chat template, as modules.json does not say otherwise; texts are read as they are",
+                "checkpoint %r: without modules.json, sentence-transformers would put each text "
+                "into the tokenizer's chat template; psibench does not",
                 entry.checkpoint,
             )
         mode = declared_pooling(folder) if is_of_kind else "mean"
@@ -182,61 +183,62 @@ def _load_modules(
 
 
 def _is_of_tokens(module: Any) -> bool:
-    """Say whether a module changes the vectors of tokens (Dense, Normalize) rather than texts."""
+    """Return whether a module (Dense, Normalize) changes vectors of tokens, not of texts."""
     return getattr(module, "module_input_name", None) == OUTPUT
 
 
 def _refuse_without_token_vectors(
     entry: SentenceTransformerModel, folder: Path, modules: list[Any]
 ) -> None:
-    """Refuse a checkpoint that other modules make vectors of tokens of.
+    """Refuse a checkpoint whose vectors of tokens are made by modules that are not loaded.
 
-    A dense layer of texts is applied to tokens by sentence-transformers' MultiVectorEncoder, and
-    not by ``encode(output_value="token_embeddings")``.
+    sentence-transformers applies a dense layer of texts to tokens in MultiVectorEncoder, but not in
+    ``encode(output_value="token_embeddings")``.
 
     Raises
     ------
     InputError
-        If it is of another kind than SentenceTransformer, whose modules are not read, or has
-        modules of texts besides a pooling and a normalisation.
+        If it is not a SentenceTransformer, so that its modules are not loaded, or has modules of
+        texts other than pooling and normalisation.
     """
     from sentence_transformers.sentence_transformer.modules import Dropout, Normalize, Pooling
 
-    kinds = [read_json(folder / USES).get("model_type", "")]
-    kinds += read_json(folder / "config.json").get("architectures") or []
-    if not is_dense(read_json(folder / USES)) or "HF_ColBERT" in kinds:
-        found = f"it is a {next(filter(None, kinds))}, whose modules are not read here"
+    kinds = [read_json_object(folder / USES).get("model_type", "")]
+    kinds += read_json_object(folder / "config.json").get("architectures") or []
+    if not is_dense(read_json_object(folder / USES)) or "HF_ColBERT" in kinds:
+        reason = f"psibench does not read the modules of a {next(filter(None, kinds))}"
     elif entry.architecture == "jina-v4":
-        found = "its multi_vector_projector is not read"
+        reason = "psibench does not read its multi_vector_projector"
     elif others := [
         type(module).__name__
         for module in modules
         if not (_is_of_tokens(module) or isinstance(module, Pooling | Normalize | Dropout))
     ]:
-        found = f"its modules {', '.join(others)} are of texts, not of tokens"
+        reason = f"its modules {', '.join(others)} change vectors of texts, not of tokens"
     else:
         return
     raise InputError(
-        f"checkpoint {entry.checkpoint!r}: `scoring: maxsim` needs vectors of tokens, and {found}; "
-        "use `backend: colbert` in the model's entry, which reads checkpoints for late interaction"
+        f"checkpoint {entry.checkpoint!r}: `scoring: maxsim` needs vectors of tokens, but "
+        f"{reason}; use `backend: colbert` in the model's entry, which reads checkpoints for late "
+        "interaction"
     )
 
 
 def load_without_weights(entry: SentenceTransformerModel, folder: Path) -> Network:
-    """Load what tokenizes a checkpoint's texts; its network cannot run.
+    """Load a network that can only tokenize.
 
-    Raises InputError as ``load_network``, of what is wrong with the weights nothing.
+    Raises InputError as ``load_network``, except for errors in the weights.
     """
     if entry.architecture == "auto":
-        listed = read_modules(folder) if is_dense(read_json(folder / USES)) else []
-        module = listed[0] if listed else PLAIN
+        listed = read_modules(folder) if is_dense(read_json_object(folder / USES)) else []
+        module = listed[0] if listed else PLAIN_MODULE
         with without_weights(folder):
             first = _load_module(entry, folder, module)
         _check_first(entry, first, folder / module["path"])
         tokenizer, transformer = first.tokenizer, text_transformer(first, entry.checkpoint)
     else:
         refuse_for_port(folder)
-        tokenizer, transformer = load_tokenizer(folder, as_stored=True), None
+        tokenizer, transformer = load_checkpoint_tokenizer(folder, as_stored=True), None
     return Network(tokenizer, transformer, modules=None, masks_prompt=_masks_prompt(entry))
 
 
@@ -245,10 +247,7 @@ def _masks_prompt(entry: SentenceTransformerModel) -> bool:
 
 
 def _check_first(entry: SentenceTransformerModel, first: Any, place: Path) -> None:
-    """Refuse a transformer module whose tokenizer is another's, or whose texts are read otherwise.
-
-    Raises InputError.
-    """
+    """Raise InputError if a transformer module has another model's tokenizer or unread settings."""
     if hasattr(first, "auto_model"):
         check_tokenizer(first.tokenizer, place)
         refuse_unread(first, entry.checkpoint)
@@ -257,7 +256,6 @@ def _check_first(entry: SentenceTransformerModel, first: Any, place: Path) -> No
 def _load_module(
     entry: SentenceTransformerModel, folder: Path, module: dict[str, str], **options: Any
 ) -> Any:
-    """Load one of the modules that a checkpoint lists."""
     from sentence_transformers.util.misc import import_module_class
 
     trust = {"trust_remote_code": entry.trust_remote_code}
@@ -269,7 +267,7 @@ def _load_module(
 def text_transformer(first: Any, checkpoint: str) -> Any:
     """Return the transformer of a checkpoint's first module.
 
-    Raises InputError if there is none, or texts do not go through its forward pass.
+    Raises InputError if the module is no transformer, or texts do not go through its forward pass.
     """
     if not hasattr(first, "auto_model"):
         raise InputError(
@@ -282,16 +280,17 @@ def text_transformer(first: Any, checkpoint: str) -> Any:
     task = getattr(first, "transformer_task", TASK)
     if (text, output, task) != (TEXT_INPUT, OUTPUT, TASK):
         raise InputError(
-            f"checkpoint {checkpoint!r}: texts go through its transformer by {text}, to "
+            f"checkpoint {checkpoint!r}: its transformer reads texts by {text}, with the output "
             f"{output!r}, for the task {task!r}; supported: {TEXT_INPUT}, {OUTPUT!r}, {TASK!r}"
         )
     return first.auto_model
 
 
 def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
-    """Load the modules behind a checkpoint's first one, in float32.
+    """Load the modules after a checkpoint's first one, in float32.
 
-    Of a port whose checkpoint lists code of its own, or nothing: the mean.
+    If the list is empty, or a port's checkpoint lists modules with custom code, returns a mean
+    pooling.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
@@ -300,8 +299,8 @@ def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
     if entry.architecture != "auto" and foreign:
         if entry.pooling == "checkpoint":
             raise InputError(
-                f"checkpoint {entry.checkpoint!r}: its modules.json names code of its own; set "
-                "`pooling` in the model's entry"
+                f"checkpoint {entry.checkpoint!r}: its modules.json names custom code, which a "
+                "port does not run; set `pooling` in the model's entry"
             )
         listed = []
     modules = [_load_module(entry, folder, module) for module in listed]
@@ -311,7 +310,7 @@ def _modules_behind(entry: SentenceTransformerModel, folder: Path) -> list[Any]:
 
 
 def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[Any]) -> list[Any]:
-    """Put the entry's pooling and dense layer in the place of the checkpoint's."""
+    """Use the entry's pooling and dense layer instead of the checkpoint's."""
     from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
     if entry.pooling != "checkpoint":
@@ -329,38 +328,38 @@ def _as_entry_says(entry: SentenceTransformerModel, folder: Path, modules: list[
     return modules
 
 
-def positions_taken_out(folder: Path, checkpoint: str) -> dict[str, Any]:
-    """Return the keys of config.json with which a transformer has no positional encoding.
+def without_positions(folder: Path, checkpoint: str) -> dict[str, Any]:
+    """Return keys of config.json that switch a transformer's positional encoding off.
 
-    Saved with them, a checkpoint has none wherever it is loaded; a causal network knows positions
-    still, by how many tokens it sees.
+    A checkpoint saved with these keys has no positional encoding wherever it is loaded. A causal
+    network can still infer positions from the number of tokens it sees.
 
     Raises
     ------
     InputError
-        If it is not known how to take it out of the checkpoint's model type.
+        If the checkpoint's model type is not supported.
     """
-    kind = read_json(folder / "config.json").get("model_type")
+    kind = read_json_object(folder / "config.json").get("model_type")
     if kind not in ROTARY:
         raise InputError(
-            f"checkpoint {checkpoint!r}: positions: none takes out a rotary embedding of the model "
-            f"types {', '.join(ROTARY)}, and this is {kind!r}; leave `positions` out"
+            f"checkpoint {checkpoint!r}: `positions: none` supports the model types "
+            f"{', '.join(ROTARY)}, this is {kind!r}; remove `positions` from the model's entry"
         )
     return {"rope_parameters": dict(STANDSTILL)}
 
 
 def weights_format(device: str, dtype: str) -> str:
-    """Choose the number format of a transformer's weights.
+    """Return the number format of a transformer's weights.
 
-    On a CPU float32, so that another format can be computed in later; on a GPU the one asked for.
+    float32 on a CPU, where other formats run under autocast; on a GPU the requested format.
     """
     return dtype if device == "cuda" else "float32"
 
 
 def is_causal(backbone: Any) -> bool:
-    """Say whether no token sees a later one, so that padding behind a text changes nothing.
+    """Return whether no token attends to a later one, so that padding after a text changes nothing.
 
-    Attention modules declare it; a short text whose last token is changed shows it.
+    Attention modules declare it; running two short texts that differ in the last token confirms it.
     """
     import torch
 
@@ -368,7 +367,8 @@ def is_causal(backbone: Any) -> bool:
     if not declared or not all(declared):
         return False
     device = next(backbone.parameters()).device
-    texts = [[*range(PROBE)], [*range(PROBE - 1), PROBE]]
+    n = _CAUSALITY_TOKENS
+    texts = [[*range(n)], [*range(n - 1), n]]
     with torch.inference_mode():
         first, second = (
             backbone(input_ids=torch.tensor([ids], device=device)).last_hidden_state[0]
@@ -380,10 +380,9 @@ def is_causal(backbone: Any) -> bool:
 def check_positions(
     backbone: Any, checkpoint: str, tokens: int | None, key: str = "max_tokens"
 ) -> None:
-    """Raise InputError if a key of an entry has more tokens than a transformer has positions.
+    """Raise InputError if a key of an entry sets more tokens than a transformer has positions.
 
-    Models of RoBERTa's kind number a text's positions from padding_idx + 1 on: of 514, 512 are
-    left.
+    RoBERTa-like models count positions from padding_idx + 1: of 514 positions, 512 can be used.
     """
     positions = getattr(backbone.config, "max_position_embeddings", None)
     for name, module in backbone.named_modules():
@@ -392,6 +391,6 @@ def check_positions(
             positions -= padding + 1
     if positions is not None and tokens is not None and tokens > positions:
         raise InputError(
-            f"checkpoint {checkpoint!r}: {key} {tokens} is more than its {positions} positions; "
-            f"lower {key}"
+            f"checkpoint {checkpoint!r}: {key} is {tokens}, but the model has only {positions} "
+            f"positions; lower {key}"
         )

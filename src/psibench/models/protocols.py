@@ -1,4 +1,4 @@
-"""The seam between encoders and everything that uses their vectors."""
+"""The interface of encoders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,22 +18,21 @@ MODEL_VERSIONS = {
     "sparse-encoder": 1,
     "static-embeddings": 2,
 }
-"""Version of what each model backend computes: a part of the vectors' fingerprint and of the rules'
-parameters. Raise it when the same registry entry gives other vectors or scores."""
+"""Version of each backend's computation, in the vectors' fingerprint and the rules' parameters.
+Raise it when the same registry entry gives other vectors or scores."""
 
 VECTOR_BOUND: dict[str, float] = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2}
-"""What rounding may change of a text's vector, by number format: no component of a unit vector, and
-no inner product of two, differs by more: docs/models.md has what was seen.
+"""Bound on rounding errors, by number format: for any component of a unit vector, and for any inner
+product of two. docs/models.md lists observed errors.
 
-A forward pass adds products up in an order that depends on the shape of its batch, on the BLAS, on
-its threads, and on where arrays begin in memory. MaxSim, a sum over a query's tokens, may differ by
-the bound times their number.
-"""
+A forward pass adds products in an order that depends on the batch's shape, the BLAS, its threads,
+and the alignment of arrays in memory. MaxSim, a sum over a query's tokens, may differ by the bound
+times their number."""
 
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """One text as a model sees it.
+    """One text as a model reads it.
 
     Attributes
     ----------
@@ -41,13 +40,13 @@ class TokenizedText:
         Token ids, one (n_tokens,) int32 array per window; one window unless the model cuts
         documents into several.
     content
-        Per window a (n_tokens,) bool array: False for special tokens and for the prompt's. Of a
-        window that is pooled in chunks (n_chunks, n_tokens): the tokens of each.
+        A (n_tokens,) bool array per window: False for tokens of the prompt and special tokens. If
+        the window is pooled in chunks, (n_chunks, n_tokens): the tokens of each chunk.
     visible_char_end
-        Characters of the text (without its prompt) that are in the windows: evidence that ends at
-        or before it can be seen by the model.
+        Number of leading characters of the text (without its prompt) that are in the windows: the
+        model sees evidence that ends at or before it.
     is_averaged
-        Whether the text has one vector, the mean of its windows'.
+        Whether the text has one vector, the mean of its windows' vectors.
     """
 
     windows: tuple[np.ndarray, ...]
@@ -57,27 +56,27 @@ class TokenizedText:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens over all windows, special tokens included."""
+        """Number of tokens in all windows, including special tokens."""
         return sum(len(window) for window in self.windows)
 
-    def vectors(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Put the vectors of the windows, in their order, together to those of the text.
+    def vectors(self, by_window: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the text's vectors from the vectors of its windows, given in order.
 
-        Their mean has unit length again; opposite ones, whose mean has none, give the zero vector.
+        A mean is scaled to unit length; if it is zero, the result is the zero vector.
         """
-        found = np.concatenate(parts)
+        vectors = np.concatenate(by_window)
         if not self.is_averaged:
-            return found
-        mean = found.astype(np.float64).mean(axis=0, keepdims=True)
+            return vectors
+        mean = vectors.astype(np.float64).mean(axis=0, keepdims=True)
         norm = np.linalg.norm(mean)
         averaged: np.ndarray = (mean / norm if norm > 0 else mean).astype(np.float32)
         return averaged
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors, in two steps so that batches can be planned by length.
+    """Turns texts into vectors, in two steps, so that batches can be planned by length.
 
-    What a text is encoded beside changes its vector by rounding only: see `VECTOR_BOUND`.
+    The other texts in a batch change a text's vector by rounding only: see `VECTOR_BOUND`.
     """
 
     @property
@@ -85,10 +84,10 @@ class Encoder(Protocol):
         """Hash of everything that decides the vectors besides the text and its prompt."""
 
     def salt(self, role: Role) -> str:
-        """What besides the text and the fingerprint decides a vector: prompt, windows."""
+        """Everything besides text and fingerprint that decides a vector: prompt, windows."""
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-        """Tokenize texts, with the prompt of their role before each."""
+        """Tokenize texts, each after the prompt of the role."""
 
     def forward(
         self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
@@ -108,7 +107,7 @@ class Encoder(Protocol):
 
 
 class StopCheck(Protocol):
-    """Says whether a job has to end now; see ``psibench.stopping``."""
+    """Ends a job in time; see ``psibench.stopping``."""
 
     def check(self, needed_s: float = 0.0) -> None:
-        """Raise if the job was told to end, or has no time left for ``needed_s`` more seconds."""
+        """Raise if the job must end, or its remaining time is less than ``needed_s`` seconds."""

@@ -1,4 +1,4 @@
-"""Where the runs of a system outside psibench lie: paths from a registry entry."""
+"""Paths of the run files of a system outside psibench, from its registry entry."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from psibench.config.models import RunFilesModel
 from psibench.errors import InputError, MissingError
 
-DOMAIN = "{domain}"
+_DOMAIN_FIELD = "{domain}"
 
 
 def run_files(
@@ -24,25 +24,26 @@ def run_files(
 
 
 def is_per_domain(entry: RunFilesModel) -> bool:
-    """Say whether each domain has a file of its own."""
-    return DOMAIN in entry.path
+    """Return whether there is a file per domain."""
+    return _DOMAIN_FIELD in entry.path
 
 
 def check_run_files(
     entry: RunFilesModel, runs: Iterable[tuple[Mapping[str, str], Sequence[str]]]
 ) -> None:
-    """Refuse files that are missing, or that stand for two runs.
+    """Refuse missing files, and a file that is used for two runs.
 
     Parameters
     ----------
-    runs : of each run its labels (``benchmark``, ``query_lang``, ``corpus_lang``; others are
-        ignored) and its domains.
+    runs
+        The labels of each run (``benchmark``, ``query_lang``, ``corpus_lang``; others are ignored)
+        and its domains.
 
     Raises
     ------
     InputError
-        If the path gives the same file to two runs: with parallel query ids the same results would
-        count for both languages, and nothing would show it.
+        If two runs have the same path: with parallel query ids, the same results would silently
+        count for both languages.
     MissingError
         If a file does not exist.
     """
@@ -53,8 +54,8 @@ def check_run_files(
         for path in run_files(entry, **run_labels, domains=domains):
             if path in run_of:
                 raise InputError(
-                    f"{path} stands for two runs ({run_of[path]}; {run}). Put "
-                    "{benchmark}, {query_lang} or {corpus_lang} into its path"
+                    f"{path} is used for two runs ({run_of[path]}; {run}). Put {{benchmark}}, "
+                    "{query_lang} or {corpus_lang} into `path` of the model's entry"
                 )
             run_of[path] = run
     for path, run in run_of.items():

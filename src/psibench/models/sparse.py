@@ -1,9 +1,9 @@
-"""Learned sparse retrievers (SPLADE and its kin), loaded by sentence-transformers' SparseEncoder.
+"""Learned sparse retrievers (SPLADE and similar), loaded by sentence-transformers' SparseEncoder.
 
-A text's vector has a weight for each term of a vocabulary, most of them 0 (Formal et al. 2021,
-arXiv:2109.10086). What is kept and stored are its terms, see `psibench.search.sparse`. A model may
-read queries another way than documents: those that need no network for a query ("inference-free")
-look up a weight for each of its tokens.
+A text's vector has a weight for each term of a vocabulary, most of which are 0 (Formal et al. 2021,
+arXiv:2109.10086). Only the other terms are kept and stored, see `psibench.search.sparse`. A model
+may encode queries differently from documents: "inference-free" models run no network for a query,
+but look up a weight for each token.
 """
 
 import logging
@@ -30,17 +30,17 @@ logger = logging.getLogger("psibench")
 
 @dataclass(frozen=True)
 class SparseTextEncoder:
-    """An ``Encoder`` whose vectors of a text are its terms; see `psibench.store.vectors.as_rows`.
+    """An ``Encoder`` that returns a text's terms; see `psibench.store.vectors.as_rows`.
 
-    Tokens of queries are numbered -1, -2, ... where queries have modules of their own, so that a
-    batch says which of its texts are queries.
+    If queries have separate modules, their tokens are numbered -1, -2, ..., to mark the queries in
+    a batch.
     """
 
     entry: SparseModel
     model: Any
     """sentence-transformers' SparseEncoder."""
     inputs: dict[Role, Any]
-    """Its module that reads the texts of a role."""
+    """By role, the module that reads the texts."""
     device: str
     dtype: str
     max_terms: int | None
@@ -62,16 +62,16 @@ class SparseTextEncoder:
 
     @property
     def is_asymmetric(self) -> bool:
-        """Whether queries have modules of their own."""
+        """Whether queries and documents have separate modules."""
         return self.inputs["query"] is not self.inputs["document"]
 
     def salt(self, role: Role) -> str:
-        """Return the role's prompt, and whether queries are read another way."""
+        """Return the role's prompt; for queries with separate modules, also that fact."""
         prompt = self.entry.prompt(role)
         return f"{prompt}\0query" if self.is_asymmetric and role == "query" else prompt
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-        """Tokenize texts, cut to ``max_tokens``; a table of weights has no special tokens."""
+        """Tokenize texts, cut to ``max_tokens``; without special tokens for a table of weights."""
         items = tokenize_texts(
             self.inputs[role].tokenizer,
             texts,
@@ -91,19 +91,19 @@ class SparseTextEncoder:
         windows: Sequence[np.ndarray],
         content: Sequence[np.ndarray],  # noqa: ARG002 - every token counts
     ) -> list[np.ndarray]:
-        """Encode a batch into the terms of each text with a weight above 0: (n_terms, 3) rows."""
-        found = [np.empty((0, 3), np.float32)] * len(windows)
+        """Encode a batch; return each text's terms with weights above 0, (n_terms, 3) rows."""
+        terms = [np.empty((0, 3), np.float32)] * len(windows)
         for role in ROLES:
             members = [
-                place
-                for place, window in enumerate(windows)
+                i
+                for i, window in enumerate(windows)
                 if len(window) and (window[0] < 0) == (role == "query")
             ]
             if members:
                 ids = [-1 - windows[i] if role == "query" else windows[i] for i in members]
-                for place, rows in zip(members, self._terms(ids, role), strict=True):
-                    found[place] = rows
-        return found
+                for i, rows in zip(members, self._terms(ids, role), strict=True):
+                    terms[i] = rows
+        return terms
 
     def _terms(self, windows: Sequence[np.ndarray], role: Role) -> list[np.ndarray]:
         import torch
@@ -125,9 +125,9 @@ class SparseTextEncoder:
 
 
 def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) -> SparseTextEncoder:
-    """Load the modules of a checkpoint, those of queries and those of documents.
+    """Load a checkpoint's modules for queries and documents.
 
-    Raises InputError if the checkpoint is none of a sparse encoder, or takes fewer tokens than
+    Raises InputError if the checkpoint is no sparse encoder, or takes fewer tokens than
     `max_tokens`.
     """
     from sentence_transformers import SparseEncoder
@@ -149,22 +149,22 @@ def load_sparse(entry: SparseModel, folder: Path, *, device: str, dtype: str) ->
         if not set(ROLES) <= set(first.sub_modules):
             raise InputError(
                 f"checkpoint {entry.checkpoint!r}: its modules are for "
-                f"{', '.join(first.sub_modules)}; expected one route for query and document"
+                f"{', '.join(first.sub_modules)}; expected modules for query and document"
             )
         inputs = {role: first.sub_modules[role][0] for role in ROLES}
     for module in inputs.values():
-        if hasattr(module, "model"):  # else a table of weights
+        if hasattr(module, "model"):  # a table of weights has none
             refuse_unread(module, entry.checkpoint)
             check_positions(module.model, entry.checkpoint, entry.max_tokens)
     if model.similarity_fn_name != "dot":
         logger.warning(
-            "checkpoint %r: its similarity_fn_name is %r; inner products are used",
+            "checkpoint %r: its similarity_fn_name is %r, but psibench uses inner products",
             entry.checkpoint, model.similarity_fn_name,
         )  # fmt: skip
     named = {role: model.prompts.get(role) or "" for role in ROLES}
     prompts = {f"{role}_prompt": text for role, text in named.items()}
-    open_ones = {key: text for key, text in prompts.items() if getattr(entry, key) is None}
-    entry = entry.model_copy(update=open_ones)
+    unset = {key: text for key, text in prompts.items() if getattr(entry, key) is None}
+    entry = entry.model_copy(update=unset)
     return SparseTextEncoder(
         entry,
         model,

@@ -1,4 +1,4 @@
-"""The position-blind control: mean of a checkpoint's input word embeddings, no transformer."""
+"""The position-blind control: the mean of a checkpoint's input word embeddings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,8 +48,8 @@ class StaticEncoder:
     ) -> list[np.ndarray]:
         """Average the word embeddings of each text into a (1, dim) unit vector.
 
-        Sums run in float64 over token ids in sorted order, so that the same bag of tokens gives
-        the same bits. A text without tokens gives the zero vector.
+        Sums run in float64 over sorted token ids, so that the order of tokens never changes the
+        bits. A text without tokens gives the zero vector.
         """
         vectors = []
         for window in windows:

@@ -1,4 +1,4 @@
-"""Token ids, windows and the reach of truncation, from a fast tokenizer; batches of windows."""
+"""Token ids, windows and the visible part of texts, from a fast tokenizer; batches of windows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ from psibench.errors import InputError
 from psibench.models.protocols import TokenizedText
 from psibench.models.weights import check_files, check_tokenizer
 
-CHUNK = 512  # texts per tokenizer call: offsets are bulky
+_TEXTS_PER_CALL = 512  # limits the memory for offsets
 
 
-def load_tokenizer(
+def load_checkpoint_tokenizer(
     folder: Path, *, trust_remote_code: bool = False, as_stored: bool = False
 ) -> Any:
     """Load a checkpoint's tokenizer.
@@ -24,8 +24,8 @@ def load_tokenizer(
     Parameters
     ----------
     as_stored
-        Take tokenizer.json as it is, whatever class the checkpoint names: that may be code of its
-        own.
+        Read tokenizer.json and ignore the class that the checkpoint names, which may be custom
+        code.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -37,17 +37,17 @@ def load_tokenizer(
 
 
 def refuse_left_truncation(tokenizer: Any) -> None:
-    """Refuse a tokenizer that cuts the beginning of long texts: what it leaves is no beginning.
+    """Raise InputError for a tokenizer that cuts the beginning of long texts.
 
-    A text's visible part is recorded by its end alone, so evidence at the beginning would count as
-    given.
+    psibench records only where a text's visible part ends, so it would count cut evidence at the
+    beginning as visible.
     """
     if (side := getattr(tokenizer, "truncation_side", "right")) != "right":
         raise InputError(
             f"tokenizer {tokenizer.name_or_path!r}: truncation_side is {side!r}, which cuts the "
-            "beginning of long texts; psibench can only record what is cut at their end. If the "
-            'model may be read from the beginning, set "truncation_side": "right" in the '
-            "tokenizer_config.json of a copy of the checkpoint and name the copy"
+            "beginning of long texts; psibench can only record a cut at their end. To keep the "
+            'beginning, set "truncation_side": "right" in the tokenizer_config.json of a copy of '
+            "the checkpoint and name the copy in the model's entry"
         )
 
 
@@ -65,14 +65,16 @@ def tokenize_texts(
     Parameters
     ----------
     tokenizer
-        A fast tokenizer of transformers (offsets are needed).
+        A fast tokenizer of transformers, because offsets are needed.
     max_tokens
-        Longest window, special tokens included; None keeps the whole text in one window.
+        Longest window, including special tokens; None keeps the whole text in one window.
     overlap
         Tokens shared by neighbouring windows; None truncates to the first window.
     """
     if not tokenizer.is_fast:
-        raise InputError(f"{type(tokenizer).__name__} gives no character offsets; use a fast one")
+        raise InputError(
+            f"{type(tokenizer).__name__} returns no character offsets; use a fast tokenizer"
+        )
     options: dict[str, Any] = {
         "add_special_tokens": special_tokens,
         "return_offsets_mapping": True,
@@ -85,8 +87,8 @@ def tokenize_texts(
     if overlap is not None:
         options |= {"return_overflowing_tokens": True, "stride": overlap}
     tokenized: list[TokenizedText] = []
-    for start in range(0, len(texts), CHUNK):
-        chunk = texts[start : start + CHUNK]
+    for start in range(0, len(texts), _TEXTS_PER_CALL):
+        chunk = texts[start : start + _TEXTS_PER_CALL]
         encoded = tokenizer([prompt + text for text in chunk], **options)
         tokenized += _group(encoded, chunk, len(prompt), is_cut=overlap is None)
     return tokenized
@@ -97,8 +99,8 @@ def _group(
 ) -> list[TokenizedText]:
     """Collect the windows of each text.
 
-    Of a text that was cut, what ends with its last token is visible; of any other all is, also the
-    characters at its end of which the tokenizer makes no token.
+    A text that was cut is visible up to the end of its last token. Any other text is visible to its
+    end, even if the tokenizer drops its last characters.
     """
     owners = encoded.get("overflow_to_sample_mapping", range(len(texts)))
     windows: list[list[np.ndarray]] = [[] for _ in texts]
@@ -119,9 +121,9 @@ def _group(
 
 
 def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids of the entry's ``append``, none if the tokenizer puts them there itself.
+    """Return the ids of the entry's ``append``; empty if the tokenizer itself appends them.
 
-    Raises InputError if they are no tokens of the tokenizer, or leave no place for a text.
+    Raises InputError if they are no tokens of the tokenizer, or leave no tokens for the text.
     """
     if not entry.append:
         return ()
@@ -129,22 +131,24 @@ def tokens_to_append(entry: SentenceTransformerModel, tokenizer: Any) -> tuple[i
     known = set(tokenizer.all_special_ids) | set(tokenizer.get_added_vocab().values())
     if not ids or not set(ids) <= known:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: append {entry.append!r} is not made of special "
-            f"tokens of its tokenizer; known: {', '.join(sorted(tokenizer.all_special_tokens))}"
+            f"checkpoint {entry.checkpoint!r}: append {entry.append!r} must consist of the "
+            "tokenizer's special tokens; known: "
+            f"{', '.join(sorted(tokenizer.all_special_tokens))}"
         )
     if tuple(tokenizer("a")["input_ids"][-len(ids) :]) == ids:
         return ()
     shortest = entry.windows.tokens if entry.windows else entry.max_tokens
     if shortest - len(ids) - tokenizer.num_special_tokens_to_add() < 1:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: append {entry.append!r} is {len(ids)} tokens, which "
-            f"leaves no place for a text in {shortest}"
+            f"checkpoint {entry.checkpoint!r}: append {entry.append!r} has {len(ids)} tokens, "
+            f"which leaves none of the {shortest} tokens for a text; raise max_tokens or "
+            "windows.tokens"
         )
     return ids
 
 
 def append_tokens(item: TokenizedText, ids: Sequence[int]) -> TokenizedText:
-    """Put tokens at the very end of each window, behind those the tokenizer adds."""
+    """Append tokens to each window, after the tokenizer's last special token."""
     tail = np.array(ids, dtype=np.int32)
     return replace(
         item,
@@ -154,11 +158,11 @@ def append_tokens(item: TokenizedText, ids: Sequence[int]) -> TokenizedText:
 
 
 def pool_behind_prompt(item: TokenizedText, n_prompt: int) -> TokenizedText:
-    """Mark as content what NV-Embed pools: all tokens but the first ``n_prompt``.
+    """Mark as content the tokens that NV-Embed pools: all except the first ``n_prompt``.
 
-    Its own code counts the prompt's tokens alone and leaves out as many at the beginning, where the
-    special token in front takes the place of the prompt's last one, a space that the text's first
-    word swallows. The last token is pooled in any case.
+    NV-Embed's code counts the prompt's tokens without the special token in front of them, which
+    makes up for the prompt's last token: that is a space, which merges with the text's first word.
+    The last token of the text is always pooled.
     """
     sizes = map(len, item.windows)
     content = tuple(np.arange(n) >= min(n_prompt, n - 1) for n in sizes)
@@ -166,18 +170,24 @@ def pool_behind_prompt(item: TokenizedText, n_prompt: int) -> TokenizedText:
 
 
 def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> TokenizedText:
-    """Keep the first window and the last tokens of the text, as many as a window holds.
+    """Return a text with only its first window and its last tokens, as many as a window holds.
 
-    A text of one or two windows, in which nothing lies between them, stays as it is. ``item`` has
-    all windows, each sharing ``overlap`` tokens with the one before it; ``head`` the first alone,
-    which says what is visible: the tail is read, too, but not what lies between.
+    A text of one or two windows is returned unchanged, because no tokens lie between them.
+
+    Parameters
+    ----------
+    item
+        The text with all windows; each shares ``overlap`` tokens with the one before it.
+    head
+        The text cut to its first window. The result is visible to the same character, because only
+        the end of a visible part is recorded, and the middle of the text is missing.
     """
     if len(item.windows) < 3:
         return item
     (before, last), (inner, kept) = item.windows[-2:], item.content[-2:]
     tokens = np.concatenate([before[inner], last[kept][overlap:]])[-int(inner.sum()) :]
-    places = np.flatnonzero(kept)
-    front, back = last[: places[0]], last[places[-1] + 1 :]
+    own = np.flatnonzero(kept)
+    front, back = last[: own[0]], last[own[-1] + 1 :]
     tail = np.concatenate([front, tokens, back])
     content = np.pad(np.ones(len(tokens), dtype=bool), (len(front), len(back)))
     windows, contents = (item.windows[0], tail), (item.content[0], content)
@@ -185,36 +195,36 @@ def head_and_tail(item: TokenizedText, head: TokenizedText, overlap: int) -> Tok
 
 
 def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
-    """Say which tokens of a text, which is one window, each of its chunks is pooled from.
+    """Mark the tokens from which each chunk of a text is pooled; the text is one window.
 
-    Chunks count the text's own tokens; a text of no more tokens than one chunk is one chunk. What
-    stands before the text (special tokens, the prompt) is in the first chunk, what stands behind it
-    in the last (Guenther et al. 2024, section 4.1), so that one chunk has the vector of the whole.
+    Chunks count the text's tokens only; a text shorter than a chunk is one chunk. Tokens before the
+    text (special tokens, the prompt) belong to the first chunk, tokens after it to the last
+    (Guenther et al. 2024, section 4.1), so that a single chunk has the vector of the whole text.
     """
     (window,), (content,) = item.windows, item.content
-    places = np.flatnonzero(content)
+    own = np.flatnonzero(content)
     step = chunks.tokens - chunks.overlap
-    starts = range(0, max(1, len(places) - chunks.overlap), step)
+    starts = range(0, max(1, len(own) - chunks.overlap), step)
     members = np.zeros((len(starts), len(window)), dtype=bool)
     for row, start in enumerate(starts):
-        chunk = places[start : start + chunks.tokens]
+        chunk = own[start : start + chunks.tokens]
         first = chunk[0] if start else 0
         members[row, first : chunk[-1] + 1 if row < len(starts) - 1 else None] = True
     return replace(item, content=(members,))
 
 
 def padding_id(tokenizer: Any, network: Any) -> int:
-    """Return the token that rows of a batch are filled up with, behind their texts.
+    """Return the token that fills up the rows of a batch.
 
-    No token attends to it, so any token with an input embedding does: the tokenizer's own where it
-    has one, else the first of the vocabulary.
+    No token attends to it, so any token with an input embedding will do: the tokenizer's padding
+    token if it has one, else the first of the vocabulary.
     """
-    named = tokenizer.pad_token_id
-    return named if named is not None and named < n_input_embeddings(network, named + 1) else 0
+    pad_id = tokenizer.pad_token_id
+    return pad_id if pad_id is not None and pad_id < n_input_embeddings(network, pad_id + 1) else 0
 
 
 def n_input_embeddings(network: Any, unknown: int) -> int:
-    """Return how many tokens a network has input embeddings for; ``unknown`` if it does not say."""
+    """Return a network's number of input embeddings; ``unknown`` if it does not declare it."""
     try:
         return len(network.get_input_embeddings().weight)
     except (AttributeError, NotImplementedError):
@@ -222,7 +232,7 @@ def n_input_embeddings(network: Any, unknown: int) -> int:
 
 
 def pad_rows(rows: Sequence[np.ndarray], value: int = 0, *, side: str = "right") -> Any:
-    """Return (n_rows, longest) int64, rows filled up with ``value``."""
+    """Return an (n_rows, longest) int64 tensor, with rows filled up with ``value``."""
     import torch
 
     tensors = [torch.from_numpy(row) for row in rows]
@@ -233,9 +243,9 @@ def pad_rows(rows: Sequence[np.ndarray], value: int = 0, *, side: str = "right")
 
 
 def pad_windows(windows: Sequence[np.ndarray], *, pad_id: int, device: str) -> dict[str, Any]:
-    """Lay windows, arrays of token ids, out as the rows of a batch, padded on the right.
+    """Lay out windows, arrays of token ids, as the rows of a batch, padded on the right.
 
-    A window without tokens keeps one place that is not masked, so that no row attends to nothing.
+    A window without tokens keeps one unmasked position, because each row must attend to something.
 
     Returns
     -------

@@ -34,9 +34,9 @@ from psibench.tables.provenance import hash_params
 
 @dataclass(frozen=True)
 class TransformerEncoder:
-    """An ``Encoder`` over a transformer; see ``load_transformer``.
+    """An ``Encoder`` that runs a transformer; see ``load_transformer``.
 
-    A reduced number format runs under autocast where the weights are float32. Autocast keeps layer
+    A reduced number format runs under autocast if the weights are float32. Autocast keeps layer
     norms and sums in float32: on all-MiniLM-L6-v2 the smallest cosine to float32 was 0.99997,
     against 0.99992 with all weights in bfloat16, at the same speed.
     """
@@ -48,7 +48,7 @@ class TransformerEncoder:
     identity: str
     appended: tuple[int, ...] = ()
     compiled: Compiled | None = None
-    """Runs the transformer in place of torch, but where gradients are asked for."""
+    """Runs the transformer instead of torch, unless gradients are needed."""
 
     @property
     def fingerprint(self) -> str:
@@ -57,9 +57,9 @@ class TransformerEncoder:
             "append", "architecture", "max_tokens", "pooling", "projection", "scoring",
             "trust_remote_code", "windows",
         }  # fmt: skip
-        # Its checkpoint's pooling leaves the prompt out; another one takes it in.
+        # The checkpoint's pooling excludes the prompt; the entry's includes it.
         pools_prompt = self.entry.architecture == "nv-embed" and not self.model.masks_prompt
-        # Was once left out of vectors of tokens, and of those that an entry's pooling made.
+        # Earlier versions skipped token modules for maxsim and for an entry's pooling.
         is_new = self.entry.scoring == "maxsim" or self.entry.pooling != "checkpoint"
         later = {"late_chunking", "positions"}
         return hash_params(
@@ -68,7 +68,7 @@ class TransformerEncoder:
             | ({"dimensions": self.model.dimensions} if self.model.dimensions else {})
             | ({"token_modules": True} if is_new and self.model.has_token_modules else {})
             | {
-                "attention": "auto",  # was once a choice: vectors keep their address
+                "attention": "auto",  # kept so that stored vectors keep their keys
                 "identity": self.identity,
                 "dtype": self.dtype,
                 "weights": self.model.weights,
@@ -117,17 +117,17 @@ class TransformerEncoder:
     ) -> list[np.ndarray]:
         """Encode a batch into unit vectors: (1, dim) each, or one per chunk or content token.
 
-        Where nothing is padded, or the network needs no mask, attention has none.
+        Attention gets no mask if nothing is padded or the network needs none.
         """
         import torch
 
         with torch.inference_mode():
-            found = self._run(windows, content)
-            if isinstance(found, list):  # chunks
-                return found
+            vectors = self._run(windows, content)
+            if isinstance(vectors, list):  # chunks
+                return vectors
             if self.entry.scoring != "maxsim":
-                return list(found.cpu().numpy()[:, None, :])
-        rows = zip(_by_window(found, content), content, strict=True)
+                return list(vectors.cpu().numpy()[:, None, :])
+        rows = zip(_by_window(vectors, content), content, strict=True)
         return [row[keep] for row, keep in rows]
 
     def embedding_gradients(
@@ -136,20 +136,20 @@ class TransformerEncoder:
         content: Sequence[np.ndarray],
         directions: np.ndarray,
     ) -> list[np.ndarray]:
-        """Return the gradient of each text's cosine with a direction by its input embeddings.
+        """Return the gradient of each text's cosine with a direction, by its input embeddings.
 
         Parameters
         ----------
         windows, content
             As in ``TokenizedText``, one window per text, one vector per window.
         directions
-            (n_texts, dim) unit vectors, a query's say.
+            (n_texts, dim) unit vectors, e.g. of queries.
 
         Returns
         -------
         list
-            (n_tokens, hidden) float32 arrays: by the word embedding of each token of the window,
-            before positions are added.
+            (n_tokens, hidden) float32 arrays: gradients by the word embedding of each token of the
+            window, before positions are added.
         """
         import torch
 
@@ -172,7 +172,7 @@ class TransformerEncoder:
         return _by_window(gradients, windows)
 
     def _run(self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]) -> Any:
-        """Return unit vectors of texts or tokens; of texts in chunks (n_chunks, dim) arrays."""
+        """Return unit vectors of texts or tokens; for chunks a list of (n_chunks, dim) arrays."""
         import torch
         from torch.nn.functional import normalize
 
@@ -194,20 +194,20 @@ class TransformerEncoder:
         if any(member.ndim == 2 for member in content):
             return self._chunk_vectors(states, content, length)
         model = self.model
-        found = model.token_vectors(states) if by_token else model.vectors(states, pooled)
-        return normalize(found.float(), dim=-1)
+        vectors = model.token_vectors(states) if by_token else model.vectors(states, pooled)
+        return normalize(vectors.float(), dim=-1)
 
     def _chunk_vectors(
         self, states: Any, content: Sequence[np.ndarray], length: int
     ) -> list[np.ndarray]:
-        """Pool each window's states chunk by chunk: (n_chunks, dim) unit vectors each."""
+        """Pool each window's states by chunk into (n_chunks, dim) unit vectors."""
         import torch
         from torch.nn.functional import normalize
 
         most = max(len(members) for members in content)
         vectors = []
         for number in range(most):
-            # A window without such a chunk has its last once more, which is left out below.
+            # A window with fewer chunks repeats its last one, which is dropped below.
             masks = np.zeros((len(content), length), dtype=np.int64)
             for row, members in enumerate(content):
                 chunk = members[min(number, len(members) - 1)]
@@ -222,7 +222,7 @@ class TransformerEncoder:
 
 
 def _by_window(values: Any, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Cut the padding off the rows of a batch: (n_tokens, hidden) float32 arrays."""
+    """Cut the padding off a batch's rows: (n_tokens, hidden) float32 arrays."""
     rows = zip(values.float().cpu().numpy(), windows, strict=True)
     return [row[: len(window)] for row, window in rows]
 
@@ -232,23 +232,22 @@ def load_transformer(
 ) -> TransformerEncoder:
     """Load a checkpoint: its transformer, its pooling and its dense layers.
 
-    On a CPU the weights are float32 whatever ``dtype`` is, on a GPU those of the transformer are in
-    this format.
+    Weights are float32 on a CPU. On a GPU the transformer's weights have the format ``dtype``.
 
     Raises
     ------
     InputError
         If the checkpoint takes fewer tokens than ``max_tokens`` or has fewer dimensions than
-        ``dimensions``, or chunks are asked of one that does not pool by the mean.
+        ``dimensions``, or ``late_chunking`` is set for one that does not pool by the mean.
     """
     weights = weights_format(device, dtype)
     network = load_network(entry, folder, device=device, weights=weights)
     if entry.late_chunking and network.pooling != ("mean",):
-        found = "+".join(network.pooling) or "in a way of its own"
+        pooling = "+".join(network.pooling) or "another rule"
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: late_chunking takes the mean over a chunk's tokens, "
-            f"this checkpoint pools by {found}; take `late_chunking` out of the model's entry, or "
-            "use `windows`"
+            f"but this checkpoint pools by {pooling}; remove `late_chunking` from the model's "
+            "entry, or use `windows`"
         )
     check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
@@ -261,7 +260,7 @@ def load_transformer(
 def load_tokens(entry: SentenceTransformerModel, folder: Path) -> TransformerEncoder:
     """Load an encoder that tokenizes only, without the checkpoint's weights.
 
-    Raises InputError as ``load_transformer``, of what is wrong with the weights nothing.
+    Raises InputError as ``load_transformer``, except for errors in the weights.
     """
     network = load_without_weights(entry, folder)
     if network.transformer is not None:
@@ -272,25 +271,25 @@ def load_tokens(entry: SentenceTransformerModel, folder: Path) -> TransformerEnc
 
 
 def _check_dimensions(encoder: TransformerEncoder) -> None:
-    """Refuse more dimensions than the network's; a checkpoint may declare more, as of the library.
+    """Raise InputError if the entry sets more dimensions than the network has.
 
-    Raises InputError.
+    A checkpoint may declare more, as in the library.
     """
     wanted = encoder.entry.dimensions
     if wanted is None:
         return
     whole = replace(encoder, model=replace(encoder.model, dimensions=None))
     (item,) = whole.tokenize(["a"], "document")
-    found = whole.forward(item.windows, item.content)[0].shape[1]
-    if wanted > found:
+    n_dimensions = whole.forward(item.windows, item.content)[0].shape[1]
+    if wanted > n_dimensions:
         raise InputError(
-            f"checkpoint {encoder.entry.checkpoint!r}: dimensions {wanted} is more than the "
-            f"{found} of its vectors; lower dimensions, or leave it out"
+            f"checkpoint {encoder.entry.checkpoint!r}: dimensions is {wanted}, but its vectors "
+            f"have {n_dimensions}; lower dimensions, or remove it"
         )
 
 
 def _compile(encoder: TransformerEncoder) -> Compiled | None:
-    """Compile an encoder's transformer; None for what torch alone runs."""
+    """Compile an encoder's transformer; return None if torch should run it."""
     entry, network = encoder.entry, encoder.model
     is_plain = entry.architecture == "auto" and not entry.positions
     if encoder.device != "cpu" or not is_plain:

@@ -1,7 +1,7 @@
-"""Files of a checkpoint: reading tensors, and seeing that nothing of a network was made up.
+"""Read a checkpoint's tensors, and check that no weights were randomly initialised.
 
-transformers fills in weights that are missing at random, leaves out those it has no place for, and
-makes a tokenizer of special tokens alone where there is no vocabulary: with a warning at most.
+Otherwise transformers warns at most when it initialises missing weights at random, drops weights
+that the network does not have, or makes a tokenizer of only special tokens without a vocabulary.
 """
 
 import pickle
@@ -15,7 +15,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     NOT_TENSORS,
     declared_prompts,
-    read_json,
+    read_json_object,
     read_modules,
     transformer_folder,
 )
@@ -23,12 +23,12 @@ from psibench.models.library_keys import refuse_other_tokenizer
 
 
 def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Any]:
-    """Read the tensors whose names are wanted, from safetensors or else from PyTorch's files.
+    """Read the tensors whose names are wanted, from safetensors, else from PyTorch's files.
 
     Raises
     ------
     InputError
-        If the folder holds none of them.
+        If the folder has none of them.
     """
     from safetensors import safe_open
 
@@ -43,19 +43,19 @@ def read_tensors(folder: Path, wanted: Callable[[str], bool] = lambda _: True) -
             tensors |= {name: tensor for name, tensor in state.items() if wanted(name)}
     if not tensors:
         raise InputError(
-            f"{folder}: none of the tensors needed in *.safetensors or pytorch_model*.bin; is this "
-            "checkpoint of the architecture that its registry entry names?"
+            f"{folder}: found none of the needed tensors in *.safetensors or pytorch_model*.bin; "
+            "does the registry entry name this checkpoint's architecture?"
         )
     return tensors
 
 
 def read_pickled(path: Path) -> dict[str, Any]:
-    """Read a dict of tensors that torch.save wrote, without running what a pickle may hold.
+    """Read a dict of tensors that torch.save wrote, without running code from the pickle.
 
     Raises
     ------
     InputError
-        If the file is damaged, or holds anything else.
+        If the file is damaged, or has anything other than named tensors.
     """
     import torch
 
@@ -69,10 +69,10 @@ def read_pickled(path: Path) -> dict[str, Any]:
 
 
 def load_port(network: Any, folder: Path, **options: Any) -> Any:
-    """Load a class of transformers from a checkpoint that names another one.
+    """Load a checkpoint into a class of transformers that it does not name.
 
-    ``options`` are for ``from_pretrained``; with a ``state_dict``, no weights of the folder are
-    read. Raises InputError as ``check_network``.
+    ``options`` are for ``from_pretrained``; with a ``state_dict``, no weights are read from the
+    folder. Raises InputError as ``check_network``.
     """
     source = None if "state_dict" in options else folder
     with quiet():
@@ -104,16 +104,18 @@ def load_model(kind: Any, folder: Path, *, trust_remote_code: bool, **options: A
     return model
 
 
-def check_config(config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str) -> None:
-    """Raise InputError if a config has another value of a key than the one that is supported."""
+def check_network_config(
+    config: Mapping[str, Any], wanted: Mapping[str, Any], *, where: str
+) -> None:
+    """Raise InputError if a key of a config has an unsupported value; missing keys pass."""
     for key, value in wanted.items():
-        if (found := config.get(key, value)) != value:
-            raise InputError(f"{where}: found {key} {found!r}; supported: {value!r}")
+        if (given := config.get(key, value)) != value:
+            raise InputError(f"{where}: found {key} {given!r}; supported: {value!r}")
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence transformers' report of weights and its bars: what matters of it is checked here."""
+    """Silence transformers' progress bars and its report on weights; see `check_network`."""
     from transformers.utils import logging
 
     before, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -128,47 +130,47 @@ def quiet() -> Iterator[None]:
 
 
 WITH_INFO = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-"""Has ``from_pretrained`` report tensors it made up, those of another shape too."""
-# A buffer that older releases saved.
+"""Makes ``from_pretrained`` report tensors that it initialised or that have another shape."""
+# Buffers that older releases saved.
 BUFFERS = re.compile(r"(position_ids|inv_freq|masked_bias|attn\.bias|token_type_ids)$")
 
 
 def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> None:
-    """Refuse a network that is not whole, or is a part of what its checkpoint holds.
+    """Raise InputError if a network lacks weights, or leaves some of its checkpoint's out.
 
-    A pooler may be missing of a bare transformer, which nothing here reads, and tensors of other
-    modules may be left over: a head for another task, a projection. ``info`` is what
-    ``from_pretrained`` gives with ``output_loading_info``. The InputError names the folder, how
-    many weights, and the first.
+    A bare transformer may lack its pooler, which psibench does not use. Tensors of other modules
+    may be left over: a head for another task, a projection. ``info`` is the result of
+    ``from_pretrained`` with ``output_loading_info``. The message has the folder, the number of
+    weights, and the first name.
     """
     is_bare = model.base_model is model
     children = {name for one in (model, model.base_model) for name, _ in one.named_children()}
     prefix = f"{getattr(model, 'base_model_prefix', '')}."
     missing = [name for name in info["missing_keys"] if not (is_bare and "pooler." in name)]
-    shapes = [str(found) for found in info["mismatched_keys"]]
+    shapes = [str(key) for key in info["mismatched_keys"]]
     left_over = [
         name
         for name in info["unexpected_keys"]
         if name.removeprefix(prefix).partition(".")[0] in children and not BUFFERS.search(name)
     ]
-    for names, what in (
+    for names, problem in (
         (missing, "are missing"),
-        (shapes, "are of another shape"),
-        (left_over, "have no place in it: its config.json describes a smaller network"),
+        (shapes, "have another shape"),
+        (left_over, "do not fit, because its config.json describes a smaller network"),
     ):
         if names:
             raise InputError(
-                f"{folder}: {len(names)} weights of {type(model).__name__} {what}, "
-                f"{sorted(names)[0]} first. Is the folder whole, and is this the right backend or "
+                f"{folder}: {len(names)} weights of {type(model).__name__} {problem}, e.g. "
+                f"{sorted(names)[0]}. Is the folder complete, and is this the right backend or "
                 "architecture?"
             )
 
 
 @contextmanager
 def checking_weights(folder: Path) -> Iterator[None]:
-    """Let sentence-transformers load nothing that ``check_files`` or ``check_network`` refuses.
+    """Make sentence-transformers refuse checkpoints by ``check_files`` and ``check_network``.
 
-    It says nothing of weights itself.
+    The library itself does not check weights.
     """
     from unittest import mock
 
@@ -188,7 +190,7 @@ def checking_weights(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def without_weights(folder: Path) -> Iterator[None]:
-    """Let sentence-transformers make networks without reading weights: such a network cannot run.
+    """Make sentence-transformers build networks without weights; these cannot run.
 
     Raises InputError as ``check_files``.
     """
@@ -211,38 +213,38 @@ def without_weights(folder: Path) -> Iterator[None]:
 
 
 def refuse_untrusted_activations(folder: Path, projection: str | None = None) -> None:
-    """Refuse dense layers whose function sentence-transformers would replace by another one.
+    """Refuse dense layers whose activation function sentence-transformers would replace.
 
-    Raises InputError if a layer of modules.json, or in the folder ``projection``, names none of
-    torch.nn.
+    Raises InputError if a layer of modules.json, or in the folder ``projection``, names a function
+    outside of torch.nn.
     """
     listed = [m["path"] for m in read_modules(folder) if m["type"].endswith("Dense")]
     for path in (folder / name for name in (*listed, projection) if name):
-        name = read_json(path / "config.json").get("activation_function", "torch.nn.")
+        name = read_json_object(path / "config.json").get("activation_function", "torch.nn.")
         if not name.startswith("torch.nn."):
             raise InputError(
                 f"{path}: activation_function {name!r}; supported: classes of torch.nn"
             )
 
 
-WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "in_features")
-SIZES = (
+_WIDTH_KEYS = ("hidden_size", "d_model", "n_embd", "dim", "in_features")
+_SIZE_KEYS = (
     *("num_hidden_layers", "num_layers", "n_layers", "n_layer", "num_decoder_layers"),
     *("vocab_size", "intermediate_size", "d_ff", "type_vocab_size", "out_features"),
 )
-"""Keys of a config.json: of a network's width, and of what has weights for each of its parts."""
+"""Keys of a config.json that multiply the number of a network's weights."""
 PARAMETERS_PER_BYTE = 2
-"""At most: weights of four bits."""
+"""At most; weights have at least four bits."""
 
 
 def check_files(folder: Path) -> None:
-    """Refuse a checkpoint that libraries would take for ever over.
+    """Refuse a checkpoint with which libraries would run for a very long time.
 
     Raises
     ------
     InputError
-        If its modules or prompts are none, its tokenizer is elsewhere, or its config.json describes
-        a network far larger than its weights.
+        If its modules or prompts are malformed, its tokenizer is elsewhere, or its config.json
+        describes a network far larger than its weights.
     """
     declared_prompts(folder)
     refuse_other_tokenizer(folder)
@@ -250,16 +252,16 @@ def check_files(folder: Path) -> None:
         _check_sizes(folder / module)
 
 
-def check_tokenizer(tokenizer: Any, place: Path) -> Any:
-    """Return a tokenizer; InputError if it is not that of the network described beside it.
+def check_tokenizer(tokenizer: Any, folder: Path) -> Any:
+    """Return a tokenizer; raise InputError if it does not fit the network in the same folder.
 
-    That is one of special tokens alone, with words that the network has no vectors for, or less
-    than half as many: most of a text would be unknown. Words added to a vocabulary are counted;
-    their numbers may be beyond what the network reads.
+    It does not fit if it has only special tokens, words without input embeddings, or less than half
+    as many words as the network: it would read most of a text as unknown tokens. Words added to the
+    vocabulary are counted, but may be numbered beyond the network's embeddings.
     """
     if not tokenizer.is_fast:
-        return tokenizer  # refused where it is used
-    config = read_json(place / "config.json")
+        return tokenizer  # `tokenize_texts` refuses it
+    config = read_json_object(folder / "config.json")
     of_text = config.get("text_config")
     inner = of_text.get("vocab_size") if isinstance(of_text, dict) else None
     wanted = config.get("vocab_size") or inner
@@ -268,34 +270,34 @@ def check_tokenizer(tokenizer: Any, place: Path) -> Any:
     is_empty = n_words <= len(set(tokenizer.all_special_tokens))
     if is_empty or (isinstance(wanted, int) and (n_words < wanted / 2 or last >= wanted)):
         raise InputError(
-            f"{place}: its tokenizer has {n_words:,} words, numbered up to {last:,}, its "
-            f"config.json vocab_size {wanted}: is it missing, cut off, or another model's? Save "
-            "the model's own beside the weights (tokenizer.save_pretrained)"
+            f"{folder}: the tokenizer has {n_words:,} words, numbered up to {last:,}, but "
+            f"config.json has vocab_size {wanted}. Is the tokenizer missing, truncated, or another "
+            "model's? Save the model's tokenizer in this folder (tokenizer.save_pretrained)"
         )
     return tokenizer
 
 
-def _check_sizes(place: Path) -> None:
-    """Refuse a config.json with a size that the weights beside it have no room for."""
-    weights = [path for pattern in ("*.safetensors", "*.bin") for path in place.glob(pattern)]
+def _check_sizes(folder: Path) -> None:
+    """Refuse a config.json with a size that does not fit the weights in the folder."""
+    weights = [path for pattern in ("*.safetensors", "*.bin") for path in folder.glob(pattern)]
     most = PARAMETERS_PER_BYTE * sum(path.stat().st_size for path in weights if path.is_file())
-    config = read_json(place / "config.json")
-    for part in (config, config.get("text_config")) if most else ():
-        if not isinstance(part, dict):
+    config = read_json_object(folder / "config.json")
+    for section in (config, config.get("text_config")) if most else ():
+        if not isinstance(section, dict):
             continue
-        widths = [part[key] for key in WIDTHS if isinstance(part.get(key), int)]
-        for key in SIZES:
-            size = part.get(key)
+        widths = [section[key] for key in _WIDTH_KEYS if isinstance(section.get(key), int)]
+        for key in _SIZE_KEYS:
+            size = section.get(key)
             if isinstance(size, int) and size * max([1, *widths]) > most:
                 raise InputError(
-                    f"{place / 'config.json'}: {key} {size:,} is more than the weights beside it, "
-                    f"{most // PARAMETERS_PER_BYTE:,} bytes, have room for; is one of them cut "
-                    "off, or another model's?"
+                    f"{folder / 'config.json'}: {key} {size:,} is too large for the "
+                    f"{most // PARAMETERS_PER_BYTE:,} bytes of weights in the folder; is a file "
+                    "truncated, or another model's?"
                 )
 
 
 def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:
-    """Give a model the weights of a folder, all of them and no other, in float32; return it.
+    """Load exactly the given weights into a model, in float32; return the model.
 
     Raises
     ------
@@ -306,14 +308,14 @@ def set_weights(model: Any, weights: Mapping[str, Any], folder: Path) -> Any:
         model.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
     except RuntimeError as error:
         raise InputError(
-            f"{folder}: its weights are not those of {type(model).__name__} ({error}). Is this the "
-            "right backend or architecture?"
+            f"{folder}: its weights do not fit {type(model).__name__} ({error}). Is this the right "
+            "backend or architecture?"
         ) from error
     return model
 
 
 def round_parameters(model: Any, dtype: str) -> Any:
-    """Bring a model's weights into a number format, not its buffers: angles stay in float32."""
+    """Round a model's weights to a number format, but not its buffers: angles stay in float32."""
     import torch
 
     for parameter in model.parameters():

@@ -30,13 +30,13 @@ from psibench.generate.benchmarks import (
     RAW,
     TINY,
     Controlled,
-    Documents,
+    DocumentsBenchmark,
     FinewebPosqRelease,
     view_id,
 )
 from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.models.checkpoints import local_folder, tokenizer_file
-from psibench.models.manifests import Part, manifest_name
+from psibench.models.manifests import CheckpointPart, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
     Gathered,
@@ -68,7 +68,7 @@ class Download:
 
     repo: str
     revision: str | None = None
-    part: Part = "model"
+    part: CheckpointPart = "model"
 
     @property
     def name(self) -> str:
@@ -394,7 +394,9 @@ class Plan:
             for probe in settings.names
             for name in names
             if probe not in OF_QUERIES
-            or not isinstance(self.benchmarks[name].section, FinewebPosqRelease | Documents)
+            or not isinstance(
+                self.benchmarks[name].section, FinewebPosqRelease | DocumentsBenchmark
+            )
             for lang in self.benchmarks[name].languages
             for model in self.models_of(name, lang, lang)
             if (settings.models is None or model in settings.models)

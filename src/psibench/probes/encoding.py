@@ -136,7 +136,7 @@ class ProbeEncoder:
             title=f"gradients of {self.model}",
             unit="document",
             advice="lower the model's max_tokens, or use a device with more memory",
-            room=GRADIENT_ROOM,
+            factor=GRADIENT_ROOM,
         )
         found: dict[int, TokenNorms] = {}
         described = f"gradients of {self.model}"

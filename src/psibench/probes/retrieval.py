@@ -33,7 +33,7 @@ from psibench.probes.variants import (
     moved_pieces,
     reversed_segments,
 )
-from psibench.search.exact import BLOCK_BYTES, search_vectors
+from psibench.search.exact import SEARCH_BLOCK_BYTES, search_vectors
 from psibench.tables.job import Job
 from psibench.tables.ranking import rank_documents
 from psibench.tables.schemas import CORPUS, QRELS
@@ -87,7 +87,7 @@ class Collection:
         their vectors. Returns query_id, the number of the query's row, doc_id and score.
         """
         vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
-        corpus = encoder.store.documents(documents, block_bytes=BLOCK_BYTES // 2)
+        corpus = encoder.store.documents(documents, block_bytes=SEARCH_BLOCK_BYTES // 2)
         numbers = pl.int_range(asked.height, dtype=pl.UInt32, eager=True)
         found = []
         for domain in self.domains:

@@ -1,4 +1,4 @@
-"""What rerankers made of a checkpoint share: what is read of a pair, and how it is scored."""
+"""Shared code of rerankers with a checkpoint: the model's input for a pair, and its score."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,40 +11,43 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype
 from psibench.models.tokenizing import refuse_left_truncation
-from psibench.rerankers.protocols import RERANKER_VERSIONS, Pair, Scores, sigmoid
+from psibench.rerankers.protocols import RERANKER_VERSIONS, Scores, TextPair, sigmoid
 from psibench.tables.provenance import hash_params
 
-# Entries differ in these without their scores differing, or the fingerprint has them otherwise.
+# Fields of an entry that do not change its scores, or that the fingerprint covers otherwise.
 OTHER_FIELDS = frozenset({"description", "tokens_per_batch", "checkpoint", "revision", "dtype"})
-CHUNK = 1024  # pairs per tokenizer call
+_PAIRS_PER_CALL = 1024  # of the tokenizer
 
 
 class Tokens(NamedTuple):
-    """A model's input: (n_tokens,) ids and, of a pair's template, which text each is of."""
+    """A model's input: (n_tokens,) token ids and token types.
+
+    In a template of pairs, the type of a token is the number of its text, 0 or 1; otherwise 0.
+    """
 
     ids: np.ndarray
     types: np.ndarray
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the whole input."""
+        """Number of tokens of the input."""
         return len(self.ids)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model reads of a pair.
+    """A model's input for a pair.
 
     Attributes
     ----------
     ids
-        Tokens of the whole input.
+        Token ids of the whole input.
     encoding
-        The input or its text alone, cut, the rest as overflow (``tokenizers.Encoding``).
+        The input or only its text, cut, with the rest as overflow (``tokenizers.Encoding``).
     sequence
-        Which of the tokenizer's inputs the text is in: 0, or 1 for the second of a pair.
+        Index of the tokenizer's input that has the text: 0, or 1 for the second of a pair.
     before
-        Characters in front of the text in that input.
+        Number of characters before the text in that input.
     """
 
     ids: list[int]
@@ -54,17 +57,17 @@ class Reading:
 
     @property
     def tokens(self) -> Tokens:
-        """What the network is given."""
+        """Input of the network."""
         ids = np.array(self.ids)
         return Tokens(
             ids, np.array(self.encoding.type_ids) if self.sequence else np.zeros_like(ids)
         )
 
     def visible_char_end(self, text: str) -> int:
-        """Return how many characters of the text are read.
+        """Return how many leading characters of the text the model reads.
 
-        Of a text that was cut, what ends with its last token; of any other all, also the characters
-        at its end of which the tokenizer makes no token.
+        A text that was cut is visible up to the end of its last token; any other text to its end,
+        even if the tokenizer drops its last characters.
         """
         read = self._last_char(self.encoding)
         if all(self._last_char(rest) <= read for rest in self.encoding.overflowing):
@@ -78,21 +81,21 @@ class Reading:
 
 @dataclass(frozen=True)
 class CheckpointScorer:
-    """A `Reranker` made of a checkpoint.
+    """A `Reranker` that runs a checkpoint.
 
     Attributes
     ----------
     read
-        Pairs -> what is read of each.
+        Pairs -> the model's input for each.
     logits
-        The inputs of one batch -> (n_pairs,) raw outputs, one forward pass.
+        The inputs of one batch -> (n_pairs,) raw outputs, in one forward pass.
     """
 
     name: str
     entry: CheckpointReranker
     dtype: str
     max_tokens: int
-    read: Callable[[Sequence[Pair]], Iterator[Reading]]
+    read: Callable[[Sequence[TextPair]], Iterator[Reading]]
     logits: Callable[[Sequence[Tokens]], Any]
 
     @property
@@ -107,50 +110,53 @@ class CheckpointScorer:
             }
         )
 
-    def tokenize(self, pairs: Sequence[Pair]) -> list[Tokens]:
-        """Make the inputs of pairs."""
-        return [found.tokens for _, found in self._readings(pairs)]
+    def tokenize(self, pairs: Sequence[TextPair]) -> list[Tokens]:
+        """Return the model's inputs for pairs."""
+        return [reading.tokens for _, reading in self._readings(pairs)]
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> list[int]:
-        """Say how many characters of each text are in the model's input."""
-        return [found.visible_char_end(text) for (_, text), found in self._readings(pairs)]
+    def visible_char_ends(self, pairs: Sequence[TextPair]) -> list[int]:
+        """Return how many leading characters of each text are in the model's input."""
+        return [reading.visible_char_end(text) for (_, text), reading in self._readings(pairs)]
 
     def score(self, items: Sequence[Tokens]) -> Scores:
         """Score a batch in one forward pass."""
         raw = np.asarray(self.logits(items).cpu(), dtype=np.float64)
         return Scores(raw, sigmoid(raw))
 
-    def _readings(self, pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Reading]]:
-        for start in range(0, len(pairs), CHUNK):
-            chunk = pairs[start : start + CHUNK]
+    def _readings(self, pairs: Sequence[TextPair]) -> Iterator[tuple[TextPair, Reading]]:
+        for start in range(0, len(pairs), _PAIRS_PER_CALL):
+            chunk = pairs[start : start + _PAIRS_PER_CALL]
             yield from zip(chunk, self.read(chunk), strict=True)
 
 
 def number_format(entry: CheckpointReranker, device: str) -> str:
-    """Choose what a reranker computes in: FlagEmbedding's float16, but for a CPU, as the papers."""
+    """Return a reranker's number format.
+
+    FlagEmbedding's rerankers run in float16, as in the papers, but in float32 on a CPU.
+    """
     if isinstance(entry, FlagEmbeddingReranker):
         return "float32" if device == "cpu" or entry.dtype == "float32" else "float16"
     return fast_dtype(device) if entry.dtype == "auto" else entry.dtype
 
 
 def encode(tokenizer: Any, *texts: list[str], **options: Any) -> list[Any]:
-    """Return a fast tokenizer's encodings, which know the characters of each token."""
+    """Return a fast tokenizer's encodings, which have the characters of each token."""
     if options.get("truncation"):
         refuse_left_truncation(tokenizer)
-    found: list[Any] | None = tokenizer(*texts, verbose=False, **options).encodings
-    if found is None:
+    encodings: list[Any] | None = tokenizer(*texts, verbose=False, **options).encodings
+    if encodings is None:
         raise InputError(
-            "the reranker's tokenizer gives no character offsets, so that it cannot be told what "
-            "is read of a text; use a checkpoint with a fast one (tokenizer.json)"
+            "the reranker's tokenizer returns no character offsets, so the visible part of a text "
+            "is unknown; use a checkpoint with a fast tokenizer (tokenizer.json)"
         )
-    return found
+    return encodings
 
 
 def linear_in_float32(layer: Any, hidden: Any) -> Any:
-    """Apply a linear layer in float32, whatever its weights and its input are stored in.
+    """Apply a linear layer in float32, whatever the format of its weights and input.
 
-    bfloat16 leaves 8 numbers between 10 and 10.5: a hundred logits there would be a handful of
-    ties, which ids decide.
+    Between 10 and 10.5, bfloat16 has only 8 numbers: a hundred logits there would be mostly ties,
+    which ids break.
     """
     import torch
 

@@ -1,15 +1,15 @@
-"""Rerankers that are sequence classifiers with one output over query and text.
+"""Rerankers that are sequence classifiers with one output for a query and a text.
 
-sentence-transformers' `CrossEncoder` loads and runs them. The output is a logit, its sigmoid the
-score, also where a checkpoint declares none (mmarco-mMiniLMv2): the papers compare scores in
+sentence-transformers' `CrossEncoder` loads and runs them. The output is a logit. Its sigmoid is the
+score, even if a checkpoint declares none (mmarco-mMiniLMv2), because the papers compare scores in
 [0, 1].
 
-- ``cross-encoder``: query and text are cut longest first. Own code loads gte-multilingual-reranker
-  and Jina's two (`architecture`): the code that comes with these checkpoints imports what
-  transformers 5 no longer has.
-- ``flag``: as FlagEmbedding's `FlagReranker` reads pairs (version 1.4.2, the BGE authors' package):
-  a query is cut at three quarters of ``max_tokens``, the text at what remains. float16 on a GPU, as
-  the papers ran it.
+- ``cross-encoder``: the longer of query and text is cut first. Ports (`architecture`) load
+  gte-multilingual-reranker and Jina's two rerankers, because the checkpoints' code does not run
+  with transformers 5.
+- ``flag``: reads pairs as FlagEmbedding's `FlagReranker` (version 1.4.2, by the BGE authors): a
+  query is cut to three quarters of ``max_tokens``, the text to the rest. float16 on a GPU, as in
+  the papers.
 """
 
 import logging
@@ -24,7 +24,7 @@ import numpy as np
 from psibench.config.rerankers import CrossEncoderReranker, FlagReranker
 from psibench.errors import InputError
 from psibench.models.architectures import port
-from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json
+from psibench.models.checkpoints import checkpoint_folder, checkpoint_identity, read_json_object
 from psibench.models.compiled import LOGIT_BOUND, Compiled, compile_network
 from psibench.models.library_keys import (
     refuse_for_port,
@@ -33,7 +33,7 @@ from psibench.models.library_keys import (
     transformer_config,
 )
 from psibench.models.networks import check_positions
-from psibench.models.tokenizing import load_tokenizer, n_input_embeddings, pad_rows
+from psibench.models.tokenizing import load_checkpoint_tokenizer, n_input_embeddings, pad_rows
 from psibench.models.weights import check_files, load_model
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
@@ -43,21 +43,21 @@ from psibench.rerankers.checkpoints import (
     linear_in_float32,
     number_format,
 )
-from psibench.rerankers.protocols import Pair
+from psibench.rerankers.protocols import TextPair
 
 logger = logging.getLogger("psibench")
 
 Classifier = CrossEncoderReranker | FlagReranker
 CLASSIFIER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-Run = Callable[[Mapping[str, Any]], Any]
+RunNetwork = Callable[[Mapping[str, Any]], Any]
 """Padded inputs -> (n_pairs, 1) logits."""
 
 
-def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointScorer:
-    """Load a sequence classifier; on a GPU ``flag`` has weights in float16, others run in autocast.
+def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointScorer:
+    """Load a sequence classifier; on a GPU ``flag`` has float16 weights, others run under autocast.
 
-    Raises InputError if it has several outputs or no trained one, takes fewer tokens, or its files
-    say to use it in another way.
+    Raises InputError if it has several outputs or an untrained one, takes fewer tokens than the
+    entry sets, or its files declare another use.
     """
     import torch
 
@@ -77,7 +77,7 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
                 layer.forward = partial(linear_in_float32, layer)  # type: ignore[method-assign]
     names = [name for name in CLASSIFIER_INPUTS if name in tokenizer.model_input_names]
 
-    def logits(items: Sequence[Tokens], run: Run = run) -> Any:
+    def logits(items: Sequence[Tokens], run: RunNetwork = run) -> Any:
         rows = {
             "input_ids": [item.ids for item in items],
             "attention_mask": [np.ones_like(item.ids) for item in items],
@@ -100,19 +100,19 @@ def load_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointS
 
 
 def _check_padding(tokenizer: Any, network: Any, checkpoint: str) -> None:
-    """Raise InputError if batches cannot be padded: a network may look for its pad token."""
-    number = tokenizer.pad_token_id
-    size = n_input_embeddings(network, 1 + (number or 0))
-    if number is None or number >= size:
+    """Raise InputError if the network does not know the tokenizer's pad token."""
+    pad_id = tokenizer.pad_token_id
+    size = n_input_embeddings(network, 1 + (pad_id or 0))
+    if pad_id is None or pad_id >= size:
         raise InputError(
-            f"checkpoint {checkpoint!r}: the pad token of its tokenizer is "
-            f"{tokenizer.pad_token!r}, number {number}, and the network has vectors for {size:,} "
-            "tokens, numbered from 0: texts of different lengths would not fit one batch. Save the "
-            "tokenizer with a pad token that the network knows"
+            f"checkpoint {checkpoint!r}: its tokenizer's pad token is {tokenizer.pad_token!r} with "
+            f"id {pad_id}, but the network has embeddings for {size:,} tokens only, so texts of "
+            "different lengths cannot be in one batch. Save the tokenizer with a pad token that "
+            "the network knows"
         )
 
 
-def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
+def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, RunNetwork]:
     from sentence_transformers import CrossEncoder
 
     trusts = bool(getattr(entry, "trust_remote_code", False))
@@ -121,13 +121,13 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
     made_for = (network.config.architectures or ["none"])[0]
     if made_for.endswith("ForCausalLM") and not trusts:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without the output layer "
-            "of a classifier; see config/rerankers.yaml for other backends"
+            f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without a classifier's "
+            "output layer; see config/rerankers.yaml for other backends"
         )
     if model.num_labels != 1:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs; a reranker has 1. "
-            "Is it a classifier?"
+            f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs, but a reranker has "
+            "1. Is it another kind of classifier?"
         )
     refuse_unread(model[0], entry.checkpoint, lengths=False)  # pairs have no role
     check_positions(network, entry.checkpoint, entry.max_tokens)
@@ -137,7 +137,7 @@ def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
 
 
 def _warn_of_length(entry: Classifier, folder: Path, longest: int | None) -> None:
-    """Log another longest input than the one that `CrossEncoder` cuts at."""
+    """Log a longest input that differs from `CrossEncoder`'s."""
     _, config = transformer_config(folder)
     of_tokenizer = (config.get("processor_kwargs") or {}).get("model_max_length")
     is_set = config.get("max_seq_length") is not None or of_tokenizer is not None
@@ -145,24 +145,26 @@ def _warn_of_length(entry: Classifier, folder: Path, longest: int | None) -> Non
         entry.max_tokens != longest if is_set else entry.max_tokens > longest
     ):
         logger.warning(
-            "checkpoint %r: max_tokens: the entry has %s, the checkpoint %s: the entry's is used",
+            "checkpoint %r: max_tokens: the entry has %s, the checkpoint %s; the entry's value is "
+            "used",
             entry.checkpoint, entry.max_tokens, longest,
         )  # fmt: skip
 
 
-def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, Run]:
-    """Load a checkpoint into a class that is not its own; see the module's beginning."""
+def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, RunNetwork]:
     assert isinstance(entry, CrossEncoderReranker)
     refuse_for_port(folder)
-    tokenizer = load_tokenizer(folder, as_stored=True)
+    tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
     tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    network = port(entry.architecture).load_classifier(folder, read_json(folder / "config.json"))
+    network = port(entry.architecture).load_classifier(
+        folder, read_json_object(folder / "config.json")
+    )
     check_positions(network, entry.checkpoint, entry.max_tokens)
     return network, tokenizer, lambda inputs: network(**inputs).logits
 
 
-def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: Run) -> Any:
-    """Compile a classifier with OpenVINO; None for what torch alone runs."""
+def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: RunNetwork) -> Any:
+    """Compile a classifier with OpenVINO; return None if torch should run it."""
 
     def passes(texts: list[str], compiled: Compiled | None) -> list[np.ndarray]:
         items = scorer.tokenize([(texts[-1], text) for text in texts])
@@ -179,25 +181,25 @@ def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: Run)
     )
 
 
-def _read_pairs(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
-    """Read pairs by the tokenizer's own template, the longer of both cut first."""
+def _read_pairs(tokenizer: Any, max_tokens: int, pairs: Sequence[TextPair]) -> Iterator[Reading]:
+    """Read pairs by the tokenizer's template; the longer of both is cut first."""
     return _read(tokenizer, pairs, truncation="longest_first", max_length=max_tokens)
 
 
-def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[Pair]) -> Iterator[Reading]:
-    """Read pairs by the tokenizer's template, queries cut beforehand, then texts."""
-    asked = encode(
+def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[TextPair]) -> Iterator[Reading]:
+    """Read pairs by the tokenizer's template; queries are cut first, then texts."""
+    encodings = encode(
         tokenizer, [query for query, _ in pairs],
         add_special_tokens=False, truncation=True, max_length=max_tokens * 3 // 4,
     )  # fmt: skip
     shortened = [
-        (query[: found.offsets[-1][1]] if found.overflowing else query, text)
-        for (query, text), found in zip(pairs, asked, strict=True)
+        (query[: encoding.offsets[-1][1]] if encoding.overflowing else query, text)
+        for (query, text), encoding in zip(pairs, encodings, strict=True)
     ]
     return _read(tokenizer, shortened, truncation="only_second", max_length=max_tokens)
 
 
-def _read(tokenizer: Any, pairs: Sequence[Pair], **cut: Any) -> Iterator[Reading]:
+def _read(tokenizer: Any, pairs: Sequence[TextPair], **cut: Any) -> Iterator[Reading]:
     queries, texts = (list(side) for side in zip(*pairs, strict=True))
-    for found in encode(tokenizer, queries, texts, **cut):
-        yield Reading(found.ids, found, sequence=1)
+    for encoding in encode(tokenizer, queries, texts, **cut):
+        yield Reading(encoding.ids, encoding, sequence=1)

@@ -1,4 +1,4 @@
-"""The seam between rerankers and everything that uses their scores."""
+"""The interface of rerankers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 
 from psibench.config.rerankers import Calibration
 
-Pair = tuple[str, str]
+TextPair = tuple[str, str]
 """A query and a text, in this order."""
 
 RERANKER_VERSIONS: dict[str, int] = {
@@ -21,20 +21,20 @@ RERANKER_VERSIONS: dict[str, int] = {
     "bm25": 2,
     "bi-encoder": 1,
 }
-"""Version of what each backend computes, a part of the fingerprint that scores are stored under:
-bump it when the same registry entry gives other scores."""
+"""Version of each backend's computation, in the fingerprint under which scores are stored. Raise it
+when the same registry entry gives other scores."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What a reranker says of several pairs, one entry per pair.
+    """A reranker's scores of several pairs, one entry per pair.
 
     Attributes
     ----------
     raw
-        (n_pairs,) float64, in the model's own unit; NaN for a pair that no model was asked about.
+        (n_pairs,) float64, in the model's unit; NaN for a pair that was not scored.
     score
-        (n_pairs,) float64 in [0, 1], rising with ``raw``.
+        (n_pairs,) float64 in [0, 1], increasing with ``raw``.
     """
 
     raw: np.ndarray
@@ -44,18 +44,18 @@ class Scores:
         return len(self.score)
 
 
-def has_text(pair: Pair) -> bool:
-    """Say whether a reranker can be shown a pair: nothing answers nothing."""
+def has_text(pair: TextPair) -> bool:
+    """Return whether query and text are not blank, so that a reranker can score them."""
     query, text = pair
     return bool(query.strip() and text.strip())
 
 
 class PairInput(Protocol):
-    """One pair as a reranker sees it."""
+    """A model's input for one pair."""
 
     @property
     def n_tokens(self) -> int:
-        """Tokens the model reads, special tokens included."""
+        """Number of tokens that the model reads, including special tokens."""
 
 
 class Reranker(Protocol):
@@ -74,24 +74,24 @@ class Reranker(Protocol):
 
     @property
     def max_tokens(self) -> int | None:
-        """Tokens of the longest input: pairs that have so many were cut. None if none ever is."""
+        """Tokens of the longest input; an input that reaches it was cut. None: nothing is cut."""
 
-    def tokenize(self, pairs: Sequence[Pair]) -> Sequence[PairInput]:
-        """Turn pairs into what the model reads."""
+    def tokenize(self, pairs: Sequence[TextPair]) -> Sequence[PairInput]:
+        """Return the model's inputs for pairs."""
 
-    def visible_char_ends(self, pairs: Sequence[Pair]) -> Sequence[int]:
-        """Say how many characters of each text are read beside its query.
+    def visible_char_ends(self, pairs: Sequence[TextPair]) -> Sequence[int]:
+        """Return how many leading characters of each text are read together with its query.
 
-        Evidence that ends at or before it can be seen by the model.
+        The model sees evidence that ends at or before it.
 
         Raises
         ------
         InputError
-            If the tokenizer gives no character offsets.
+            If the tokenizer returns no character offsets.
         """
 
     def score(self, items: Sequence[Any]) -> Scores:
-        """Score one batch of what `tokenize` gave, in one forward pass."""
+        """Score one batch of inputs that `tokenize` returned, in one forward pass."""
 
 
 def sigmoid(raw: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Rerankers from registry entries, and the scores that a store lacks.
+"""Rerankers from registry entries, and scoring of the pairs that a store lacks.
 
-Pairs of like length go together, in batches by tokens.
+Batches have pairs of similar length, up to a number of tokens.
 """
 
 import logging
@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from psibench.config.rerankers import (
@@ -26,32 +25,31 @@ from psibench.errors import InputError
 from psibench.models.budget import TokenBudget
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.dtypes import pick_device
-from psibench.models.load import SAMPLE
+from psibench.models.load import SAMPLE_TEXT
 from psibench.models.protocols import StopCheck
 from psibench.progress import Progress
-from psibench.rerankers.protocols import Pair, Reranker, Scores, has_text
+from psibench.rerankers.protocols import Reranker, Scores, TextPair, has_text
 from psibench.stopping import watched_stop
-from psibench.store.pairs import PairStore, nothing_found, pair_keys
+from psibench.store.pairs import PairStore, pair_keys, unknown_scores
 
 logger = logging.getLogger("psibench")
-FloatArray = npt.NDArray[np.float64]
 
 PAIRS_PER_BLOCK = 2_000_000
-"""Pairs held at a time: some 500 MB. For each block the whole pair store is read once."""
+"""Pairs in memory, about 500 MB. The whole pair store is read once per block."""
 
 Load = Callable[..., Reranker]
 """(id, entry, device=...) -> reranker."""
 
 
 def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> Reranker:
-    """Load a reranker, and the library that scores it.
+    """Load a reranker, and the library that runs it.
 
     Parameters
     ----------
     name
         Its registry id, for messages.
     device
-        auto, cpu or cuda; auto is cuda where there is one.
+        auto, cpu or cuda; auto is cuda if available.
 
     Raises
     ------
@@ -69,27 +67,27 @@ def load_reranker(name: str, entry: RerankerModel, *, device: str = "auto") -> R
         return load_similarity(name, entry, device=device)
     with loading(entry):
         if isinstance(entry, CrossEncoderReranker | FlagReranker):
-            from psibench.rerankers.classifiers import load_classifier
+            from psibench.rerankers.classifiers import load_sequence_classifier
 
-            load: Load = load_classifier
+            load: Load = load_sequence_classifier
         else:
             from psibench.rerankers.decoders import load_decoder as load
         reranker = load(name, entry, device=device)
-        reranker.score(reranker.tokenize([(SAMPLE, SAMPLE)]))  # as `load_encoder` does
+        reranker.score(reranker.tokenize([(SAMPLE_TEXT, SAMPLE_TEXT)]))  # as in `load_encoder`
         return reranker
 
 
 load_when_needed = lru_cache(maxsize=1)(load_reranker)
-"""As `load_reranker`; the one asked for last is kept: the domains of a job share it."""
+"""`load_reranker`, with the last reranker cached, because the domains of a job share it."""
 
 
 TOKENS_PER_CHAR = 0.25
-"""Of pairs until some are seen that are not cut: their tokens say how many the others have."""
+"""Estimate for pairs, until pairs that were not cut show the actual ratio."""
 
 
 def score_pairs(
     reranker: Reranker,
-    pairs: Sequence[Pair],
+    pairs: Sequence[TextPair],
     *,
     store: PairStore | None,
     tokens_per_batch: int,
@@ -97,41 +95,41 @@ def score_pairs(
     pairs_per_shard: int = 16_384,
     stop: StopCheck | None = None,
 ) -> Scores:
-    """Score the distinct pairs that are not in the store yet; take the others from it.
+    """Score the distinct pairs that are not in the store; read the others' scores from it.
 
-    A pair with an empty query or text (nothing but white space, as a third of a document shorter
-    than 3 characters) is not shown to the reranker nor stored; its scores are NaN.
+    A pair with a blank query or text (such as a third of a document shorter than 3 characters) is
+    neither scored nor stored; its scores are NaN.
 
-    Work goes from the longest pair to the shortest, so that a batch holds pairs of like length
-    and the memory needed shows at once. Every batch is stored when it is done: a killed job loses
-    at most one.
+    Pairs are scored from the longest to the shortest, so that a batch has pairs of similar length,
+    and a lack of memory shows at once. Every batch is stored when it is done: a killed job loses at
+    most one batch.
 
     Parameters
     ----------
     store
-        Of this reranker's fingerprint; None stores nothing.
+        Store of this reranker's fingerprint; None stores nothing.
     tokens_per_batch
-        Padded tokens in one forward pass; 0: as many as ``device``, the reranker's, is fast with.
-        Halved when its memory is not enough, for the rest of the job.
+        Padded tokens in one forward pass; 0 is a fast value for the reranker's ``device``. The
+        number is halved for the rest of the job if the memory does not suffice.
     pairs_per_shard
-        Pairs tokenized at once.
+        Number of pairs tokenized at once.
     stop
-        Asked before every batch; if it raises, what is scored is stored.
+        Checked before every batch; if it raises, the scores so far are stored.
 
     Raises
     ------
     InputError
-        If the reranker gives NaN, an infinite value or a score outside [0, 1]; if one pair alone
+        If the reranker returns NaN, an infinite value or a score outside [0, 1], or a single pair
         does not fit into the memory.
     """
-    asked = [i for i, pair in enumerate(pairs) if has_text(pair)]
-    keys, first, places = np.unique(
-        pair_keys([pairs[i] for i in asked]), return_index=True, return_inverse=True
+    with_text = [i for i, pair in enumerate(pairs) if has_text(pair)]
+    keys, first, inverse = np.unique(
+        pair_keys([pairs[i] for i in with_text]), return_index=True, return_inverse=True
     )
-    distinct = [pairs[asked[i]] for i in first]
-    found = (store.find if store is not None else nothing_found)(keys)
+    distinct = [pairs[with_text[i]] for i in first]
+    known = (store.find if store is not None else unknown_scores)(keys)
     lengths = np.array([-len(query) - len(text) for query, text in distinct], dtype=np.int64)
-    todo = np.flatnonzero(~found.known)
+    todo = np.flatnonzero(~known.known)
     todo = todo[np.argsort(lengths[todo], kind="stable")]
     with (
         store or nullcontext(),
@@ -148,22 +146,22 @@ def score_pairs(
         ):
             rows = todo[batch]
             _check(reranker.name, [distinct[i] for i in rows], scores)
-            found.raw[rows], found.score[rows] = scores.raw, scores.score
+            known.raw[rows], known.score[rows] = scores.raw, scores.score
             if store is not None:
                 store.add(keys[rows], scores.raw, scores.score)
             progress.advance(n_tokens)
     raw, score = np.full((2, len(pairs)), np.nan)
-    raw[asked], score[asked] = found.raw[places], found.score[places]
+    raw[with_text], score[with_text] = known.raw[inverse], known.score[inverse]
     logger.info(
         "scoring %s: %d pairs scored now, %d from the store, %d without text",
-        reranker.name, len(todo), len(keys) - len(todo), len(pairs) - len(asked),
+        reranker.name, len(todo), len(keys) - len(todo), len(pairs) - len(with_text),
     )  # fmt: skip
     return Scores(raw, score)
 
 
 def _score_batches(
     reranker: Reranker,
-    pairs: Sequence[Pair],
+    pairs: Sequence[TextPair],
     *,
     tokens_per_batch: int,
     device: str,
@@ -171,9 +169,9 @@ def _score_batches(
     stop: StopCheck | None,
     progress: Progress,
 ) -> Iterator[tuple[np.ndarray, Scores, int]]:
-    """Yield the places of a batch's pairs, their scores and their tokens, longest first.
+    """Yield the indices, scores and token count of each batch of pairs, longest first.
 
-    Shard by shard; ``progress`` is told how many tokens there are to come.
+    Works shard by shard; ``progress`` gets the number of remaining tokens.
     """
     name = reranker.name
     budget = TokenBudget(
@@ -199,7 +197,7 @@ def _score_batches(
         progress.expect(known - done, share=known / (known + rest))
         if limit is not None and (n_cut := int((lengths >= limit).sum())):
             logger.warning(
-                "scoring %s: %d of %d pairs reach its %d tokens; what comes after is not seen",
+                "scoring %s: %d of %d pairs reach its limit of %d tokens; texts are cut there",
                 name, n_cut, len(lengths), limit
             )  # fmt: skip
         left = np.argsort(-lengths, kind="stable")
@@ -216,26 +214,26 @@ def _score_batches(
             left = left[len(batch) :]
 
 
-def _check(name: str, pairs: Sequence[Pair], found: Scores) -> None:
-    fine = np.isfinite(found.raw) & (found.score >= 0) & (found.score <= 1)
-    if not fine.all():
-        wrong = int(np.flatnonzero(~fine)[0])
+def _check(name: str, pairs: Sequence[TextPair], scores: Scores) -> None:
+    valid = np.isfinite(scores.raw) & (scores.score >= 0) & (scores.score <= 1)
+    if not valid.all():
+        wrong = int(np.flatnonzero(~valid)[0])
         raise InputError(
-            f"reranker {name}: found raw {found.raw[wrong]} and score {found.score[wrong]} for "
-            f"{_quote(pairs[wrong])}; allowed: finite, and a score in [0, 1]. A reduced dtype may "
-            "overflow: try float32."
+            f"reranker {name}: found raw {scores.raw[wrong]} and score {scores.score[wrong]} for "
+            f"{_quote(pairs[wrong])}; allowed: a finite raw score and a score in [0, 1]. A reduced "
+            "dtype may overflow: try float32."
         )
 
 
-def _quote(pair: Pair) -> str:
-    query, text = (part if len(part) <= 80 else part[:77] + "..." for part in pair)
+def _quote(pair: TextPair) -> str:
+    query, text = (each if len(each) <= 80 else each[:77] + "..." for each in pair)
     return f"query {query!r}, text {text!r}"
 
 
 def reranker_revision(name: str, entry: RerankerModel, fingerprint: str | None) -> dict[str, str]:
-    """Return what a score table's provenance says of who scored: checkpoint, and fingerprint.
+    """Return a score table's provenance: the reranker's checkpoint, and its fingerprint.
 
-    The fingerprint stands for everything that decides a score; without one nothing was scored.
+    The fingerprint identifies everything that decides a score; it is None if nothing was scored.
     """
     identity = checkpoint_identity(*checkpoint_of(entry))
     return {f"reranker:{name}": identity if fingerprint is None else f"{identity} {fingerprint}"}
@@ -244,7 +242,7 @@ def reranker_revision(name: str, entry: RerankerModel, fingerprint: str | None) 
 def score_texts(
     name: str,
     entry: RerankerModel,
-    blocks: Iterable[Sequence[Pair]],
+    blocks: Iterable[Sequence[TextPair]],
     *,
     load: Load,
     store: str | Path,
@@ -253,36 +251,36 @@ def score_texts(
 ) -> tuple[Scores, str | None]:
     """Score (query, text) pairs block by block.
 
-    Scores are looked up in the pair store first, and kept there. A pair without text is not shown
-    to the reranker: its scores are NaN. Also returns the reranker's fingerprint, None if there was
-    nothing to score.
+    Scores are looked up in the pair store first and are added to it. A pair without text is not
+    scored: its scores are NaN. Also returns the reranker's fingerprint, None if there was nothing
+    to score.
 
     Parameters
     ----------
     blocks
-        The pairs. Only one block is held at a time; looking a block up reads the whole store, so
-        that many small ones are slow.
+        The pairs. Only one block is in memory; each lookup of a block reads the whole store, so
+        many small blocks are slow.
     load
-        Called once, when there is a pair with text, whether or not the store has it: where its
-        scores lie is known from the loaded reranker's fingerprint.
+        Called once, if a pair has text, even if the store has its scores, because the reranker's
+        fingerprint addresses them.
 
     Raises
     ------
     InputError
-        If a score is no number in [0, 1], or the reranker cannot be loaded.
+        If a score is not in [0, 1], or the reranker cannot be loaded.
     Stopped
-        If the job has to end early; what is scored is stored.
+        If the job has to end early; the scores so far are stored.
     """
     reranker: Reranker | None = None
-    found = [Scores(np.empty(0), np.empty(0))]
+    scores = [Scores(np.empty(0), np.empty(0))]
     for pairs in blocks:
         if not any(map(has_text, pairs)):
-            found.append(Scores(*np.full((2, len(pairs)), np.nan)))
+            scores.append(Scores(*np.full((2, len(pairs)), np.nan)))
             continue
         reranker = reranker or load(name, entry, device=device)
         stored = PairStore(Path(store) / "pairs" / name, reranker.fingerprint)
         with watched_stop() as stop:
-            found.append(
+            scores.append(
                 score_pairs(
                     reranker,
                     pairs,
@@ -293,24 +291,24 @@ def score_texts(
                 )
             )
     raw, score = (
-        np.concatenate([getattr(each, key) for each in found]) for key in ("raw", "score")
+        np.concatenate([getattr(each, key) for each in scores]) for key in ("raw", "score")
     )
     return Scores(raw, score), None if reranker is None else reranker.fingerprint
 
 
 def pair_blocks(
     wanted: pl.DataFrame, queries: pl.DataFrame, corpus: pl.DataFrame, *, where: str
-) -> Iterator[list[Pair]]:
+) -> Iterator[list[TextPair]]:
     """Yield the (query, text) pairs that a reranker scores, a block at a time.
 
-    A pair is two references to texts that are held once.
+    A pair refers to texts that are in memory once.
 
     Parameters
     ----------
     wanted
         (n_pairs, >=2) with query_id and doc_id, in the order of the pairs.
     where
-        What an error message calls the corpus.
+        Name of the corpus, for error messages.
 
     Raises
     ------
@@ -318,16 +316,16 @@ def pair_blocks(
         If a document is not in the corpus.
     """
     questions, texts = (frame.get_column("text").to_list() for frame in (queries, corpus))
-    placed = wanted
+    indexed = wanted
     for frame, name in ((queries, "query"), (corpus, "doc")):
         rows = frame.select(pl.col("_id").alias(f"{name}_id")).with_row_index(name)
-        placed = placed.join(rows, on=f"{name}_id", how="left", maintain_order="left")
-    unknown = placed.filter(pl.col("doc").is_null())
+        indexed = indexed.join(rows, on=f"{name}_id", how="left", maintain_order="left")
+    unknown = indexed.filter(pl.col("doc").is_null())
     if unknown.height:
         query_id, doc_id = unknown.select("query_id", "doc_id").row(0)
         raise InputError(
-            f"{where}: has no document {doc_id!r}, to be read with query {query_id!r} "
-            f"({unknown.height} such pairs); run and queries must be of this corpus"
+            f"{where}: has no document {doc_id!r}, which the run lists for query {query_id!r} "
+            f"({unknown.height} such pairs); give a run and queries of this corpus"
         )
-    for block in placed.select("query", "doc").iter_slices(PAIRS_PER_BLOCK):
+    for block in indexed.select("query", "doc").iter_slices(PAIRS_PER_BLOCK):
         yield [(questions[query], texts[doc]) for query, doc in block.iter_rows()]

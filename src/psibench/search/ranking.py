@@ -11,23 +11,25 @@ from psibench.store.vectors import Vectors
 
 
 class DocumentVectors(Protocol):
-    """The vectors of a corpus, whose documents are numbered as `TopK` says."""
+    """The vectors of a corpus, whose documents are numbered as in `TopK`."""
 
     @property
     def n_documents(self) -> int:
-        """Documents of the corpus."""
+        """Number of documents in the corpus."""
 
     @property
     def is_single(self) -> bool:
         """Whether each document has one vector."""
 
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, Vectors]]:
-        """Yield documents, (n,) int64 numbers and their vectors, in any order, each once.
+        """Yield blocks of documents, (n,) int64 numbers and their vectors; each document once.
+
+        The order of documents is arbitrary.
 
         Parameters
         ----------
         block_bytes
-            Memory of the vectors of one block; a document that needs more comes alone.
+            Memory of the vectors of one block; a document that needs more is a block by itself.
         """
 
 
@@ -35,26 +37,26 @@ class DocumentVectors(Protocol):
 class TopK:
     """The best documents of each query, best first.
 
-    Documents are numbered by id, the last id first, so that among equal scores the smaller number
-    wins, as in `rank_documents`.
+    Documents are numbered by descending id, so that among equal scores the smaller number wins, as
+    in `rank_documents`.
 
     Attributes
     ----------
     scores, documents
-        (n_queries, n_kept) float32 and int64; unused places hold -inf and -1.
+        (n_queries, n_kept) float32 and int64; unused cells are -inf and -1.
     """
 
     scores: np.ndarray
     documents: np.ndarray
 
     def frame(self, query_ids: pl.Series, document_ids: pl.Series) -> pl.DataFrame:
-        """Return query_id, doc_id and score of what was found, a row each."""
-        queries, places = np.nonzero(self.documents >= 0)
+        """Return query_id, doc_id and score, a row per retrieved document."""
+        queries, columns = np.nonzero(self.documents >= 0)
         return pl.DataFrame(
             {
                 "query_id": query_ids.gather(queries),
-                "doc_id": document_ids.gather(self.documents[queries, places]),
-                "score": self.scores[queries, places],
+                "doc_id": document_ids.gather(self.documents[queries, columns]),
+                "score": self.scores[queries, columns],
             }
         )
 
@@ -62,8 +64,8 @@ class TopK:
 class BestDocuments:
     """The ``k`` best documents of each query so far, in the order of `TopK`, block by block.
 
-    A document and its score are one number, the smaller the better it ranks (`rank_keys`): that
-    sorts several times as fast as two columns.
+    A document and its score are encoded in one number, smaller for better documents (`rank_keys`),
+    because that sorts several times as fast as two columns.
     """
 
     def __init__(self, k: int, n_queries: int, n_documents: int) -> None:
@@ -72,7 +74,7 @@ class BestDocuments:
         self._keys = rank_keys(unused, np.zeros(self.k, np.int64))
 
     def scores(self, rows: slice) -> np.ndarray:
-        """Return the scores of some queries, (n_rows, k) float32, in any order; -inf of none."""
+        """Return the scores of some queries, (n_rows, k) float32, in any order; -inf if unused."""
         return _scores_of(self._keys[rows])
 
     def merge(self, rows: slice, scores: np.ndarray, documents: np.ndarray) -> None:
@@ -81,7 +83,7 @@ class BestDocuments:
         Parameters
         ----------
         scores
-            (n_rows, n) float32; -inf for documents that do not count.
+            (n_rows, n) float32; -inf for documents to ignore.
         documents
             (n_rows, n) or (n,) int64.
         """
@@ -90,16 +92,16 @@ class BestDocuments:
         self._keys[rows] = keys[:, : self.k]
 
     def top_k(self) -> TopK:
-        """Return the best, ranked."""
+        """Return the best documents, ranked."""
         keys = np.sort(self._keys)
         scores = _scores_of(keys)
         return TopK(scores, np.where(np.isneginf(scores), -1, keys & 0xFFFFFFFF))
 
 
 def rank_keys(scores: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Number pairs as they rank, int64: score (float32) descending, document (32 bits) ascending.
+    """Return int64 keys in ranking order: score (float32) descending, document (32 bits) ascending.
 
-    The bits of a float are ordered as its value is, but negative ones run the other way.
+    Positive floats have the order of their bits, negative floats the reverse order.
     """
     keys = (~_turned((scores + np.float32(0)).view(np.int32))).astype(np.int64)  # no -0.0
     keys <<= 32

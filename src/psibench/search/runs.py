@@ -1,4 +1,4 @@
-"""Stages ``search_lexical`` and ``search_vectors``: a model's run on a language pair."""
+"""Stages ``search_lexical`` and ``search_vectors``: a model's run for a language pair."""
 
 import logging
 from collections.abc import Sequence
@@ -33,18 +33,18 @@ logger = logging.getLogger("psibench")
 def run_lexical_search(job: Job) -> None:
     """Search every domain with BM25 and write the run.
 
-    Inputs: ``corpora`` and ``queries``. With ``remove_identical_ids`` a query's ranking is without
+    Inputs: ``corpora`` and ``queries``. With ``remove_identical_ids``, a query's ranking excludes
     the document of the same id, and has ``top_k`` others (`without_identical_ids`).
     """
     entry, language = job.value("entry", Bm25Model), job.value("corpus_lang", str)
     frames = []
     for domain in job.domains():
         documents = domain.read("corpora", CORPUS).sort("_id", descending=True)
-        asked = domain.read("queries", QUERIES)
-        texts, questions = (f.get_column("text").to_list() for f in (documents, asked))
+        queries = domain.read("queries", QUERIES)
+        texts, questions = (f.get_column("text").to_list() for f in (documents, queries))
         if texts and questions:
             best = search_bm25(entry, texts, questions, k=_depth(job), language=language)
-            frames.append(best.frame(asked["_id"], documents["_id"]))
+            frames.append(best.frame(queries["_id"], documents["_id"]))
     made_by = f"bm25s {version('bm25s')}, PyStemmer {version('PyStemmer')}"
     _write_run(job, frames, revisions={f"model:{job.value('model')}": made_by})
 
@@ -53,23 +53,23 @@ def run_lexical_search(job: Job) -> None:
 def run_vector_search(job: Job) -> None:
     """Search every domain with a model's stored vectors and write the run.
 
-    Inputs: ``query_encodings`` and ``corpus_encodings``; where these have more texts than the
-    benchmark, ``own_queries`` and ``own_corpus``: only their texts take part. The ``device`` is
-    cpu, cuda, or auto: cuda where there is one. ``remove_identical_ids`` as of
-    `run_lexical_search`.
+    Inputs: ``query_encodings`` and ``corpus_encodings``; if they have more texts than the
+    benchmark, also ``own_queries`` and ``own_corpus``, which select its texts. The ``device`` is
+    cpu, cuda, or auto: cuda if available. ``remove_identical_ids`` as in `run_lexical_search`.
 
-    Documents are read once for all domains where their vectors fit half of ``block_mib``; else for
-    each domain, block by block, so that memory does not depend on the size of the corpus.
+    If the documents' vectors fit into half of ``block_mib``, they are read once for all domains.
+    Otherwise they are read for each domain, block by block, so that memory does not depend on the
+    size of the corpus.
 
     Raises
     ------
     InputError
-        If an encodings table names no model, or vectors are not in the store.
+        If an encodings table does not name its model, or vectors are not in the store.
     """
     entry = job.value("entry", EncoderEntry | EmbeddingApiModel)
-    asked = own_rows(job, "query_encodings", "query", own="own_queries", spec=QUERIES)
+    queries = own_rows(job, "query_encodings", "query", own="own_queries", spec=QUERIES)
     documents = own_rows(job, "corpus_encodings", "document", own="own_corpus", spec=CORPUS)
-    asked, documents = (side.sort("_id", descending=True) for side in (asked, documents))
+    queries, documents = (side.sort("_id", descending=True) for side in (queries, documents))
     query_store, document_store = (
         open_store(
             job.value("model"),
@@ -80,44 +80,44 @@ def run_vector_search(job: Job) -> None:
     )
     block_bytes = job.value("block_mib", int) * 1024 * 1024
     device = pick_device(job.value("device", default="cpu"))
-    questions = query_store.load(asked["key"].to_list())
+    questions = query_store.load(queries["key"].to_list())
     keys = key_array(documents["key"].to_list())
     corpus = document_store.documents(keys, block_bytes=block_bytes // 2)
     frames = []
     for domain in job.domain_names:
-        mine, inside = ((side["domain"] == domain).arg_true() for side in (asked, documents))
-        if mine.is_empty() or inside.is_empty():
+        rows, inside = ((side["domain"] == domain).arg_true() for side in (queries, documents))
+        if rows.is_empty() or inside.is_empty():
             continue
         best = _search(
             entry.scores_by,
-            questions.take(mine.to_numpy()),
+            questions.take(rows.to_numpy()),
             corpus.take(inside.to_numpy()),
             k=_depth(job),
             block_bytes=block_bytes,
             device=device,
         )
-        frames.append(best.frame(asked["_id"].gather(mine), documents["_id"].gather(inside)))
+        frames.append(best.frame(queries["_id"].gather(rows), documents["_id"].gather(inside)))
     _write_run(job, frames)
 
 
 def _depth(job: Job) -> int:
-    """Return how many documents a query is searched for, its own among them where it is removed."""
+    """Return how many documents to search: one more than ``top_k`` if one may be removed."""
     return int(job.value("top_k", int)) + bool(job.value("remove_identical_ids", default=False))
 
 
 def _search(
     scores_by: str, queries: Vectors, source: DocumentVectors, *, k: int, **options: Any
 ) -> TopK:
-    """Search by what a model's vectors are made for."""
+    """Search by the kind of a model's vectors."""
     if scores_by == "sparse":
-        del options["device"]  # a product of sparse matrices, on the CPU
+        del options["device"]  # sparse matrices are multiplied on the CPU
         return search_sparse_vectors(queries, source, k=k, **options)
     return search_vectors(queries, source, k=k, mean=scores_by == "mean-maxsim", **options)
 
 
 def _write_run(job: Job, frames: Sequence[pl.DataFrame], **record: Any) -> None:
-    found = pl.concat([NOTHING_FOUND, *frames], how="vertical_relaxed")
+    retrieved = pl.concat([NOTHING_FOUND, *frames], how="vertical_relaxed")
     if job.value("remove_identical_ids", default=False):
-        found, n_removed = without_identical_ids(found)
+        retrieved, n_removed = without_identical_ids(retrieved)
         logger.info("%s: %s", job.where, removed_text(n_removed))
-    job.write("run", rank_documents(found, job.value("top_k", int)), RUN, **record)
+    job.write("run", rank_documents(retrieved, job.value("top_k", int)), RUN, **record)

@@ -1,12 +1,12 @@
-"""Indexes of a store: where in which log the record of a key is, in rows sorted by key.
+"""Indexes of a store: which log has the record of a key, and where. Rows are sorted by key.
 
-A file of the index is written whole, never changed, and made of the logs alone: it may be deleted
-at any time. Opening one reads its end, 20 bytes for each `BLOCK` rows; a key costs one block.
+An index file is written atomically, never changed, and derived from the logs only: it may be
+deleted at any time. Opening it reads its end, 20 bytes for each `BLOCK` rows; looking up a key
+reads one block.
 
-    (n_rows,) ROW                         by the first 8 bytes of their keys
-    first 8 bytes of each block's first key, uint64; crc32 of each block, uint32
-    JSON of [name, bytes, summary] of each log
-    TRAILER                               n_rows, bytes and crc32 of the two before, MAGIC
+    (n_rows,) INDEX_ROW                   by the first 8 bytes of their keys first 8 bytes of each
+    block's first key, uint64; crc32 of each block, uint32 JSON of [name, bytes, summary] of each
+    log TRAILER                               n_rows, bytes and crc32 of the two before, magic
 """
 
 import hashlib
@@ -29,23 +29,23 @@ from psibench.tables.atomic import atomic_path
 
 KEY_BYTES = 16
 KEY = np.dtype(f"S{KEY_BYTES}")
-ROW = np.dtype([("key", KEY), ("place", "<u8"), ("size", "<u4"), ("log", "<u4")])
-"""`place` and `size` of a record in its log, in units of the kind of store; number of the log."""
-PLACE = struct.Struct("<QII")
+INDEX_ROW = np.dtype([("key", KEY), ("start", "<u8"), ("size", "<u4"), ("log", "<u4")])
+"""`start` and `size` of a record in its log, in units of the kind of store; number of the log."""
+_LOCATION = struct.Struct("<QII")
 BLOCK = 64
 """Rows that a look-up reads."""
-BLOCK_BYTES = BLOCK * ROW.itemsize
-RUN = 1024
-"""Blocks in memory at once where an index is read from its beginning to its end: 2 MiB."""
-DENSE = 200
-"""Rows read in order in the time that one key takes; fewer a key, and all rows are read."""
+BLOCK_BYTES = BLOCK * INDEX_ROW.itemsize
+RUN_BLOCKS = 1024
+"""Blocks in memory when an index is read from beginning to end: 2 MiB."""
+ROWS_PER_LOOKUP = 200
+"""Rows read sequentially in the time of one look-up; with fewer rows per key, all rows are read."""
 TRAILER = struct.Struct("<QQQ8s")
-MAGIC = b"psikeys1"
+_MAGIC = b"psikeys1"
 LAST_HEAD = 2**64 - 1
 
 
 def content_key(first: str, second: str) -> bytes:
-    """Address of what two strings decide: 16 bytes of a sha256 that tells where one ends."""
+    """Return the address of two strings: 16 bytes of a sha256, which covers where one ends."""
     payload = f"{len(first)}\0{first}\0{second}".encode("utf-8", errors="surrogatepass")
     return hashlib.sha256(payload).digest()[:KEY_BYTES]
 
@@ -56,7 +56,7 @@ def key_heads(keys: np.ndarray) -> np.ndarray:
 
 
 class LostIndexError(Exception):
-    """An index is damaged, or gone from under its reader: ask the folder for others."""
+    """An index is damaged or was deleted by another process."""
 
     def __init__(self, index: "Index | None", reason: object) -> None:
         super().__init__(str(reason))
@@ -64,7 +64,7 @@ class LostIndexError(Exception):
 
 
 class IndexedLog(NamedTuple):
-    """A log in an index: its bytes then, and what its records add up to (plain data)."""
+    """A log in an index: its size when indexed, and a summary of its records (plain data)."""
 
     name: str
     size: int
@@ -74,8 +74,7 @@ class IndexedLog(NamedTuple):
 class Index:
     """Rows of some logs, in a file (`open`) or in memory (`of`).
 
-    ``numbers``, one for each log, are what its user calls the logs; of those at -1 nothing is
-    found.
+    ``numbers`` has the caller's number of each log; records of logs at -1 are not found.
     """
 
     def __init__(self, foot: bytes, n_rows: int, read: Callable[[int, int], bytes]) -> None:
@@ -105,7 +104,7 @@ class Index:
             trailer = os.pread(handle, TRAILER.size, max(0, end))
             padded = trailer.ljust(TRAILER.size, b"\0")
             n_rows, n_bytes, check, magic = TRAILER.unpack(padded)
-            is_whole = magic == MAGIC and n_rows * ROW.itemsize + n_bytes == end
+            is_whole = magic == _MAGIC and n_rows * INDEX_ROW.itemsize + n_bytes == end
             foot = os.pread(handle, n_bytes, end - n_bytes) if is_whole else b""
             if not is_whole or zlib.crc32(foot) != check:
                 raise LostIndexError(None, "damaged index")
@@ -118,76 +117,76 @@ class Index:
 
     @classmethod
     def of(cls, logs: Sequence[IndexedLog], rows: np.ndarray) -> "Index":
-        """Keep rows (`ROW`, in any order) in memory."""
+        """Return an index of rows (`INDEX_ROW`, in any order) in memory."""
         data = rows[np.argsort(key_heads(rows["key"]), kind="stable")].tobytes()
         return cls(_foot(*_blocks_of(data), logs), len(rows), lambda n, at: data[at : at + n])
 
     @property
     def weight(self) -> int:
-        """What merging it costs."""
+        """Cost of merging the index."""
         return self.n_rows + len(self.logs)
 
-    def places(self, key: bytes) -> list[tuple[int, int, int]]:
-        """Return the log, place and size of a key's records."""
+    def locations(self, key: bytes) -> list[tuple[int, int, int]]:
+        """Return log, start and size of a key's records."""
         head, found = int.from_bytes(key[:8], "big"), []
         first, last = bisect_left(self._heads, head) - 1, bisect_right(self._heads, head)
         for block in range(max(0, first), last):
             data = self._data(block, block + 1)
             at = data.find(key)
             while at >= 0:
-                if at % ROW.itemsize == 0:
-                    place, size, log = PLACE.unpack_from(data, at + KEY_BYTES)
-                    found.append((self.numbers[log], place, size))
+                if at % INDEX_ROW.itemsize == 0:
+                    start, size, log = _LOCATION.unpack_from(data, at + KEY_BYTES)
+                    found.append((self.numbers[log], start, size))
                 at = data.find(key, at + 1)
-        return [one for one in found if one[0] >= 0]
+        return [location for location in found if location[0] >= 0]
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Look up many keys, by their first 8 bytes ascending.
+        """Look up many keys, given in ascending order of their first 8 bytes.
 
         Returns
         -------
-        For each record found its place in ``keys``, (n,) int64, and its row, (n,) `ROW` with the
-        number of the log.
+        For each record, the position of its key in ``keys``, (n,) int64, and its row, (n,)
+        `INDEX_ROW` with the caller's number of the log.
         """
-        found = [(np.empty(0, np.int64), np.empty(0, ROW))]
-        if len(keys) * DENSE < self.n_rows:
+        found = [(np.empty(0, np.int64), np.empty(0, INDEX_ROW))]
+        if len(keys) * ROWS_PER_LOOKUP < self.n_rows:
             whole = keys.tobytes()
             for number in range(len(keys)):
                 key = whole[number * KEY_BYTES : (number + 1) * KEY_BYTES]
-                places = [(key, place, size, log) for log, place, size in self.places(key)]
-                if places:
-                    found.append((np.full(len(places), number), np.array(places, ROW)))
+                rows = [(key, start, size, log) for log, start, size in self.locations(key)]
+                if rows:
+                    found.append((np.full(len(rows), number), np.array(rows, INDEX_ROW)))
         else:
             heads = key_heads(keys)
-            for first in range(0, len(self._heads), RUN):
-                low, high = self._heads[first], self._first_head(first + RUN)
-                asked = np.arange(
+            for first in range(0, len(self._heads), RUN_BLOCKS):
+                low, high = self._heads[first], self._first_head(first + RUN_BLOCKS)
+                wanted = np.arange(
                     np.searchsorted(heads, np.uint64(low)),
                     np.searchsorted(heads, np.uint64(high), side="right"),
                 )
-                if len(asked):
-                    rows = self._rows(first, first + RUN, self.numbers)
-                    found.append(_matches(rows, asked, keys, heads))
-        which, rows = (np.concatenate(each) for each in zip(*found, strict=True))
-        return which, rows
+                if len(wanted):
+                    run = self._rows(first, first + RUN_BLOCKS, self.numbers)
+                    found.append(_matches(run, wanted, keys, heads))
+        which, matches = (np.concatenate(each) for each in zip(*found, strict=True))
+        return which, matches
 
     def between(self, low: int, high: int, numbers: Sequence[int]) -> np.ndarray:
-        """Return the rows (`ROW`) whose keys begin with one of these heads or one between."""
+        """Return the rows (`INDEX_ROW`) whose keys' heads are from ``low`` to ``high``."""
         first, last = bisect_left(self._heads, low) - 1, bisect_right(self._heads, high)
         rows = self._rows(max(0, first), last, numbers)
         heads = key_heads(rows["key"])
         return rows[(heads >= np.uint64(low)) & (heads <= np.uint64(high))]
 
     def edges(self) -> list[int]:
-        """Return where to cut all keys so that a `RUN` of this index is between two cuts."""
-        return [0, *self._heads[RUN::RUN], LAST_HEAD + 1]
+        """Return heads that divide all keys; `RUN_BLOCKS` of this index are between two."""
+        return [0, *self._heads[RUN_BLOCKS::RUN_BLOCKS], LAST_HEAD + 1]
 
     def _first_head(self, block: int) -> int:
         return self._heads[block] if block < len(self._heads) else LAST_HEAD
 
     def _rows(self, first: int, last: int, numbers: Sequence[int]) -> np.ndarray:
-        """Return the rows of blocks, each with the number of its log; less those at -1."""
-        rows = np.frombuffer(self._data(first, last), ROW)
+        """Return the rows of blocks, with the caller's numbers of logs, without logs at -1."""
+        rows = np.frombuffer(self._data(first, last), INDEX_ROW)
         logs = np.array(numbers, np.int64)[rows["log"]]
         rows = rows[logs >= 0]
         rows["log"] = logs[logs >= 0]
@@ -198,7 +197,7 @@ class Index:
         last = min(last, len(self._heads))
         n_rows = min(last * BLOCK, self.n_rows) - first * BLOCK
         try:
-            data = self._read(max(0, n_rows) * ROW.itemsize, first * BLOCK_BYTES)
+            data = self._read(max(0, n_rows) * INDEX_ROW.itemsize, first * BLOCK_BYTES)
         except OSError as error:
             raise LostIndexError(self, error) from error
         for number, block in enumerate(range(first, last)):
@@ -209,16 +208,16 @@ class Index:
 
 
 def write_index(path: Path, indexes: Sequence[Index]) -> None:
-    """Merge indexes into one file; in memory is a `RUN` of the largest and its like of the others.
+    """Merge indexes into one file, holding `RUN_BLOCKS` of the largest and its share of the others.
 
-    Of a log that two of them have, by its name, it takes the rows of the first.
+    If several have a log of the same name, the rows of the first are taken.
 
     Raises
     ------
     LostIndexError
-        If one of them is damaged or gone.
+        If an index is damaged or gone.
     OSError
-        If it cannot be written; nothing is left then.
+        If the file cannot be written; nothing is left then.
     """
     logs, taken = list[IndexedLog](), list[list[int]]()
     for index in indexes:
@@ -234,21 +233,25 @@ def write_index(path: Path, indexes: Sequence[Index]) -> None:
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
         for data in _merged(indexes, taken):
             file.write(data)
-            for whole, part in zip((heads, sums), _blocks_of(data), strict=True):
-                whole.extend(part)
-            n_rows += len(data) // ROW.itemsize
+            for column, values in zip((heads, sums), _blocks_of(data), strict=True):
+                column.extend(values)
+            n_rows += len(data) // INDEX_ROW.itemsize
         foot = _foot(heads, sums, logs)
-        file.write(foot + TRAILER.pack(n_rows, len(foot), zlib.crc32(foot), MAGIC))
+        file.write(foot + TRAILER.pack(n_rows, len(foot), zlib.crc32(foot), _MAGIC))
 
 
 def _merged(indexes: Sequence[Index], taken: Sequence[list[int]]) -> Iterator[bytes]:
-    """Yield the rows of all in the order of their keys: whole blocks, but for the last."""
+    """Yield the rows of all indexes in the order of their keys, in whole blocks except the last."""
     edges, left = max(indexes, key=lambda index: index.n_rows).edges(), b""
     for low, after in zip(edges, edges[1:], strict=False):
         if low == after:
             continue
-        both = zip(indexes, taken, strict=True)
-        rows = np.concatenate([one.between(low, after - 1, numbers) for one, numbers in both])
+        rows = np.concatenate(
+            [
+                index.between(low, after - 1, numbers)
+                for index, numbers in zip(indexes, taken, strict=True)
+            ]
+        )
         data = left + rows[np.argsort(key_heads(rows["key"]), kind="stable")].tobytes()
         cut = len(data) - len(data) % BLOCK_BYTES
         left = data[cut:]
@@ -257,12 +260,12 @@ def _merged(indexes: Sequence[Index], taken: Sequence[list[int]]) -> Iterator[by
 
 
 def _matches(
-    rows: np.ndarray, asked: np.ndarray, keys: np.ndarray, heads: np.ndarray
+    rows: np.ndarray, wanted: np.ndarray, keys: np.ndarray, heads: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of the keys asked for have which of the rows."""
+    """Return pairs of a wanted key's number and a row with this key."""
     stored = key_heads(rows["key"])
-    first, last = (np.searchsorted(stored, heads[asked], side=side) for side in ("left", "right"))
-    at, which = ragged_ranges(first, last - first), np.repeat(asked, last - first)
+    first, last = (np.searchsorted(stored, heads[wanted], side=side) for side in ("left", "right"))
+    at, which = ragged_ranges(first, last - first), np.repeat(wanted, last - first)
     same = rows["key"][at] == keys[which]
     return which[same], rows[at[same]]
 

@@ -1,15 +1,15 @@
-"""The keyed store: a folder of logs that jobs append records to, and of indexes of them.
+"""The keyed store: a folder with logs, to which jobs append records, and with indexes of the logs.
 
-A log has one writer and is never rewritten: a record has left the process when `add` returns, and
-says by itself whether it is whole, so that a killed job loses none. An index (`store.index`) is
-made of logs alone. The job that ends a log writes one, merged with those that are not much larger:
-a store has a few, however many jobs wrote to it, and opening it costs their ends. Logs without
-one, of living and killed jobs, are read.
+A log has one writer and is never rewritten. When `add` returns, the operating system has the
+record, and each record shows whether it is complete, so that a killed job loses none. Indexes
+(`store.index`) are derived from logs. The job that ends a log indexes it and merges this index with
+others that are not much larger. A store therefore has few indexes, however many jobs wrote to it,
+and opening it reads only their ends. Logs without an index, of running and killed jobs, are read.
 
-Nothing is locked, and files appear whole: any number of jobs may read and write, on a shared file
-system, too. Two merges at once leave logs in two indexes, one of which counts. An index that has
-become needless is deleted some time later, as other machines may not see yet what took its place.
-A key's first record counts, in the order of the logs' names, which begin with the time.
+Nothing is locked, and files appear complete: any number of jobs may read and write, also on a
+shared file system. After two simultaneous merges, a log may be in two indexes; then one counts. An
+unused index is deleted some time later, because other machines may not see its replacement yet. The
+first record of a key counts, in the order of the logs' names, which begin with the time.
 """
 
 import logging
@@ -30,53 +30,61 @@ from typing import Any, TypeVar
 import numpy as np
 
 from psibench.errors import InputError
-from psibench.store.index import ROW, Index, IndexedLog, LostIndexError, key_heads, write_index
+from psibench.store.index import (
+    INDEX_ROW,
+    Index,
+    IndexedLog,
+    LostIndexError,
+    key_heads,
+    write_index,
+)
 from psibench.tables.atomic import write_whole
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _Logs = dict[str, tuple[int, float]]
-"""Bytes and time of change by name; 0 of what does not grow."""
+"""Bytes and time of change by name; 0 for logs that do not grow."""
 
 logger = logging.getLogger("psibench")
 
-INDEX = ".keys"
+INDEX_SUFFIX = ".keys"
 GROWTH = 4
-"""An index is merged with the next larger one if that has at most so many times its rows."""
+"""An index is merged with the next larger one if that has at most this many times its rows."""
 LIVING_S = 600.0
-"""A log added to since then may have a writer; what merged an index may not be seen yet."""
+"""A log changed within this time may have a writer; a new index may not be visible elsewhere
+yet."""
 MOST_BARE = 1 << 18
 """Records of logs without an index that a reader keeps in memory if it can write one."""
 LOGS_AT_ONCE = 256
-"""Indexed together, so that an earlier version's store needs no memory for all its keys."""
+"""Logs indexed together, which limits the memory for the keys of an earlier version's store."""
 FILES_AT_ONCE = 8
-"""Opened to learn what they hold: a shared file system is slow to open."""
+"""Files read at the same time, because a shared file system opens files slowly."""
 OPEN_LOGS = 64
 SYNC_S = 1.0
-"""Records are made to survive a power cut so often."""
+"""Interval at which records are made to survive a power cut."""
 ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What a log holds: ``keys``, (n,) KEY, and where, ``places`` and ``sizes``, (n,) int64.
+    """The records of a log: ``keys``, (n,) KEY, ``starts`` and ``sizes``, (n,) int64.
 
-    ``summary`` is plain data. ``is_sound``: nothing is damaged; else it is not indexed, so that
-    each reader hears of it.
+    ``summary`` is plain data. A damaged log (not ``is_sound``) is not indexed, so that each reader
+    warns about it.
     """
 
     keys: np.ndarray
-    places: np.ndarray
+    starts: np.ndarray
     sizes: np.ndarray
     summary: Any = None
     is_sound: bool = True
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What a store's logs are.
+class LogKind:
+    """The kind of a store's logs.
 
-    ``scan`` reads one; ``log_bytes`` is when a job begins another. Logs that do not ``grow``
-    appear whole. ``migrate`` makes an earlier version's files in a folder into this one's.
+    ``scan`` reads a log; from ``log_bytes`` on a job begins another one. Logs that do not ``grow``
+    appear complete. ``migrate`` converts an earlier version's files in a folder.
     """
 
     prefix: str
@@ -89,32 +97,32 @@ class Kind:
 
 @dataclass(frozen=True)
 class Records:
-    """Where the records of some keys are, by key and then in the order of the logs.
+    """Locations of the records of some keys, by key and then in the order of the logs.
 
-    ``which`` of the keys; ``logs`` are numbers of ``names``; ``places`` and ``sizes`` in the log.
-    All (n,) int64.
+    ``which`` is the number of the key; ``logs`` are numbers of ``names``; ``starts`` and ``sizes``
+    are in the log. All (n,) int64.
     """
 
     names: Sequence[str]
     which: np.ndarray
     logs: np.ndarray
-    places: np.ndarray
+    starts: np.ndarray
     sizes: np.ndarray
 
     def first(self) -> "Records":
         """Return each key's first record."""
         at = np.flatnonzero(np.diff(self.which, prepend=-1))
-        columns = (self.which, self.logs, self.places, self.sizes)
+        columns = (self.which, self.logs, self.starts, self.sizes)
         return Records(self.names, *(column[at] for column in columns))
 
 
 class KeyedStore:
-    """Records by key in one folder; those of others as of the last `refresh`.
+    """Records by key in one folder; other jobs' records as of the last `refresh`.
 
-    Not for use by several threads.
+    Not thread-safe.
     """
 
-    def __init__(self, folder: str | Path, kind: Kind) -> None:
+    def __init__(self, folder: str | Path, kind: LogKind) -> None:
         self.folder, self._kind = Path(folder), kind
         self.names: list[str] = []
         self._listed: tuple[_Logs, set[str]] | None = None
@@ -133,7 +141,7 @@ class KeyedStore:
     # Reading
 
     def refresh(self) -> None:
-        """Learn of what others stored.
+        """Find the records that other jobs stored since.
 
         Raises
         ------
@@ -151,30 +159,30 @@ class KeyedStore:
             self._is_open = True
             self._scan(self._bare)
         except OSError as error:
-            words = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
-            raise InputError(words) from error
+            message = f"{error.filename or self.folder}: cannot be read ({error.strerror})"
+            raise InputError(message) from error
         fresh = self._scanned([*self._bare])
         ranks = {name: number for number, name in enumerate(self.names)}
         fresh.numbers = [ranks[log.name] for log in fresh.logs]
         self._in_use = [*filter(_has_any, self._indexes.values()), fresh]
 
     def find(self, keys: np.ndarray) -> Records:
-        """Look up keys, (n,) KEY; of one stored twice all records come."""
+        """Look up keys, (n,) KEY; returns all records of a key that was stored twice."""
         ascending = np.argsort(key_heads(keys), kind="stable")
-        found = self._ask(lambda index: index.find(keys[ascending]))
+        found = self._query(lambda index: index.find(keys[ascending]))
         which, rows = (np.concatenate(each) for each in zip(*found, strict=True))
         which = ascending[which]
         order = np.argsort(which, kind="stable")
         if np.any(np.diff(which[order]) == 0):
-            order = np.lexsort((rows["place"], rows["log"], which))
+            order = np.lexsort((rows["start"], rows["log"], which))
         rows = rows[order]
-        columns = (rows[name].astype(np.int64) for name in ("log", "place", "size"))
+        columns = (rows[name].astype(np.int64) for name in ("log", "start", "size"))
         return Records(self.names, which[order], *columns)
 
     def records(self, key: bytes) -> list[tuple[str, int, int]]:
-        """Return log, place and size of a key's records, the one that counts first."""
-        found = sorted(chain.from_iterable(self._ask(lambda index: index.places(key))))
-        return [(self.names[log], at, size) for log, at, size in found]
+        """Return log, start and size of a key's records; the first one counts."""
+        found = sorted(chain.from_iterable(self._query(lambda index: index.locations(key))))
+        return [(self.names[log], start, size) for log, start, size in found]
 
     def summaries(self) -> list[Any]:
         """Return the summaries of all logs, in their order."""
@@ -186,8 +194,8 @@ class KeyedStore:
         ]
         return [summary for _, summary in sorted(logs, key=lambda log: log[0])]
 
-    def read(self, log: str, place: int, size: int) -> bytes:
-        """Read bytes of a log, fewer where it has no more; none if it is gone.
+    def read(self, log: str, start: int, size: int) -> bytes:
+        """Read bytes of a log, fewer if it ends before; none if it was removed.
 
         Raises
         ------
@@ -199,17 +207,17 @@ class KeyedStore:
                 if len(self._readers) >= OPEN_LOGS:
                     _close(self._readers)
                 self._readers[log] = os.open(f"{self.folder}/{log}", os.O_RDONLY)
-            return os.pread(self._readers[log], size, place)
+            return os.pread(self._readers[log], size, start)
         except (FileNotFoundError, IsADirectoryError):
-            return b""  # somebody removed it
+            return b""
         except OSError as error:
-            words = f"{self.folder / log}: cannot be read ({error.strerror})"
-            raise InputError(words) from error
+            message = f"{self.folder / log}: cannot be read ({error.strerror})"
+            raise InputError(message) from error
 
     # Writing
 
     def add(self, data: bytes) -> tuple[str, int]:
-        """Append to this job's log; it has left the process when this returns.
+        """Append to this job's log; when this returns, the operating system has the data.
 
         Returns
         -------
@@ -218,8 +226,8 @@ class KeyedStore:
         Raises
         ------
         OSError
-            If they cannot be written whole (a full disk, say). The log is cut back, or left for a
-            fresh one if even that fails.
+            If they cannot be written completely, e.g. because the disk is full. The log is
+            truncated again; if even that fails, the next call begins a new log.
         """
         handle = self._begin() if self._handle is None else self._handle
         try:
@@ -239,13 +247,13 @@ class KeyedStore:
         return added
 
     def sync(self) -> None:
-        """Make what is written durable."""
+        """Make the written records durable."""
         if self._handle is not None:
             os.fsync(self._handle)
             self._synced_at = time.monotonic()
 
     def seal(self) -> None:
-        """End this job's log and index it; if that fails, whoever reads it does."""
+        """End this job's log and index it; if indexing fails, readers do it."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -254,7 +262,7 @@ class KeyedStore:
         finally:
             os.close(handle)
         with suppress(OSError):
-            store = KeyedStore(self.folder, self._kind)  # this one knows what it knew
+            store = KeyedStore(self.folder, self._kind)  # this one's view must not change
             store._look()
             store._scan(store._bare.keys() & {self._log})
             store._index([*store._scans])
@@ -272,10 +280,10 @@ class KeyedStore:
     # Indexes
 
     def _look(self) -> bool:
-        """List the folder, and say whether it has changed since the last time.
+        """List the folder; return whether it has changed since the last time.
 
-        An index has a log if it knows as many bytes of it as there are; of two that have it, the
-        larger one counts. A bare log is in none.
+        An index covers a log if it recorded the log's current size; if two cover it, the larger one
+        counts. A bare log is covered by none.
         """
         for attempt in range(ATTEMPTS):
             logs, indexes = listed = self._list()
@@ -286,12 +294,12 @@ class KeyedStore:
                 for name in sorted(indexes - self._indexes.keys() - self._passed_over):
                     self._open(name)
                 break
-            except FileNotFoundError:  # deleted meanwhile: what took its place may be new
+            except FileNotFoundError:  # deleted meanwhile; its replacement may be new
                 if attempt == ATTEMPTS - 1:
                     raise
         self._listed, self.names, self._bare = listed, sorted(logs), dict(logs)
         ranks = {name: number for number, name in enumerate(self.names)}
-        for _, index in sorted(self._indexes.items(), key=lambda one: (-one[1].weight, one[0])):
+        for _, index in sorted(self._indexes.items(), key=lambda item: (-item[1].weight, item[0])):
             index.numbers = [
                 ranks[name] if name in self._bare and logs[name][0] == size else -1
                 for name, size, _ in index.logs
@@ -311,13 +319,13 @@ class KeyedStore:
                         with suppress(FileNotFoundError):
                             stat = entry.stat() if self._kind.grows else None
                             logs[entry.name] = (stat.st_size, stat.st_mtime) if stat else (0, 0.0)
-                    elif entry.name.endswith(INDEX) and entry.is_file():
+                    elif entry.name.endswith(INDEX_SUFFIX) and entry.is_file():
                         indexes.add(entry.name)
         except FileNotFoundError:
             pass
         except NotADirectoryError as error:
-            words = f"{self.folder}: found a file, expected the folder of a store"
-            raise InputError(words) from error
+            message = f"{self.folder}: found a file, expected the folder of a store"
+            raise InputError(message) from error
         return logs, indexes
 
     def _open(self, name: str) -> None:
@@ -327,21 +335,21 @@ class KeyedStore:
             self._pass_over(name)
 
     def _pass_over(self, name: str) -> None:
-        logger.warning("%s: damaged index; its logs are read anew", self.folder / name)
+        logger.warning("%s: damaged index; its logs are read again", self.folder / name)
         self._indexes.pop(name, None)
         self._passed_over.add(name)
         self._listed = None
         with suppress(OSError):
             (self.folder / name).unlink()
 
-    def _ask(self, question: Callable[[Index], T]) -> list[T]:
-        """Ask all indexes; anew, after a look at the folder, if one is damaged or gone."""
+    def _query(self, query: Callable[[Index], _T]) -> list[_T]:
+        """Query all indexes; if one is damaged or gone, refresh and query again."""
         for _ in range(ATTEMPTS):
             try:
-                return [question(index) for index in self._in_use]
+                return [query(index) for index in self._in_use]
             except LostIndexError as lost:
                 reason: Exception = lost
-                for name in [name for name, one in self._indexes.items() if one is lost.index]:
+                for name in [name for name, each in self._indexes.items() if each is lost.index]:
                     if isinstance(lost.__cause__, OSError):
                         del self._indexes[name]
                     else:
@@ -350,28 +358,28 @@ class KeyedStore:
         raise InputError(f"{self.folder}: an index cannot be read ({reason})")
 
     def _scan(self, names: Iterable[str]) -> None:
-        """Read bare logs, but for those that were read as they are."""
+        """Read bare logs, except those whose size has not changed since they were read."""
         old = {name for name, (size, _) in self._scans.items() if size == self._bare[name][0]}
-        anew = [name for name in names if name not in old]
+        changed = [name for name in names if name not in old]
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            scans = pool.map(self._kind.scan, [self.folder / name for name in anew])
-            for name, scan in zip(anew, scans, strict=True):
+            scans = pool.map(self._kind.scan, [self.folder / name for name in changed])
+            for name, scan in zip(changed, scans, strict=True):
                 self._scans[name] = self._bare[name][0], scan
 
     def _scanned(self, names: Sequence[str]) -> Index:
         """Return an index, in memory, of logs that were read."""
-        logs, parts = list[IndexedLog](), [np.empty(0, ROW)]
+        logs, all_rows = list[IndexedLog](), [np.empty(0, INDEX_ROW)]
         for number, name in enumerate(names):
             size, scan = self._scans[name]
-            rows = np.empty(len(scan.keys), ROW)
-            rows["key"], rows["place"], rows["size"] = scan.keys, scan.places, scan.sizes
+            rows = np.empty(len(scan.keys), INDEX_ROW)
+            rows["key"], rows["start"], rows["size"] = scan.keys, scan.starts, scan.sizes
             rows["log"] = number
             logs.append(IndexedLog(name, size, scan.summary))
-            parts.append(rows)
-        return Index.of(logs, np.concatenate(parts))
+            all_rows.append(rows)
+        return Index.of(logs, np.concatenate(all_rows))
 
     def _index_ended(self) -> None:
-        """Index the bare logs that have no writer any more, some at a time."""
+        """Index the bare logs that no longer have a writer, some at a time."""
         before = time.time() - LIVING_S
         ended = [name for name, (_, changed) in self._bare.items() if changed < before]
         for first in range(0, len(ended), LOGS_AT_ONCE):
@@ -381,42 +389,42 @@ class KeyedStore:
                 self._look()
 
     def _index(self, names: Sequence[str]) -> bool:
-        """Merge sound logs and the small indexes into one index; say whether that was done."""
+        """Merge sound logs and the small indexes into one index; return whether one was written."""
         sound = [name for name in names if self._scans[name][1].is_sound]
         if not sound:
             return False
         chosen = [self._scanned(sound)]
         weight = chosen[0].weight
-        for index in sorted(filter(_has_any, self._indexes.values()), key=lambda one: one.weight):
+        for index in sorted(filter(_has_any, self._indexes.values()), key=lambda each: each.weight):
             if index.weight > GROWTH * weight:
                 break
             chosen.append(index)
             weight += index.weight
         try:
-            write_index(self.folder / f"{_moment()}-{secrets.token_hex(4)}{INDEX}", chosen)
+            write_index(self.folder / f"{_moment()}-{secrets.token_hex(4)}{INDEX_SUFFIX}", chosen)
         except (OSError, LostIndexError):
             return False
         for name in [name for name, index in self._indexes.items() if index in chosen]:
             with suppress(OSError):
-                os.utime(self.folder / name)  # tells since when it is needless
+                os.utime(self.folder / name)  # the time since when it is unused
         self._clear(time.time() - LIVING_S)
         return True
 
     def _clear(self, before: float) -> None:
-        """Delete what was left then: indexes whose logs are in others, and dead jobs' halves.
+        """Delete unused indexes and killed jobs' temporary files that are older than ``before``.
 
-        Who lists the folder from a cache may not see yet what took an index's place.
+        A machine that lists the folder from a cache may not see an index's replacement yet.
         """
-        needless = [name for name, index in self._indexes.items() if not _has_any(index)]
-        halves = self.folder.glob(f".*{INDEX}.*.tmp")
-        for path in (*(self.folder / name for name in needless), *halves):
+        unused = [name for name, index in self._indexes.items() if not _has_any(index)]
+        temporary = self.folder.glob(f".*{INDEX_SUFFIX}.*.tmp")
+        for path in (*(self.folder / name for name in unused), *temporary):
             with suppress(OSError):
                 if path.stat().st_mtime < before:
                     path.unlink()
 
 
 def _has_any(index: Index) -> bool:
-    """Say whether an index is that of any log as it is."""
+    """Return whether an index covers any log in its current size."""
     return max(index.numbers, default=-1) >= 0
 
 

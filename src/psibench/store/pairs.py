@@ -1,8 +1,8 @@
-"""The content-addressed store of pair scores: a pair is scored once per reranker, whoever asks.
+"""The content-addressed store of pair scores: each reranker scores a pair once, for all jobs.
 
-A store is a folder ``{root}/{fingerprint}`` of logs of `ROW` and of their indexes: see
-`psibench.store.keyed`. A batch is written as soon as it is scored. A pair that two jobs scored at
-once stands in it twice, and the first one found counts.
+A store is a folder ``{root}/{fingerprint}`` with logs of `SCORE_ROW` and their indexes: see
+`psibench.store.keyed`. A batch is written as soon as it is scored. If two jobs scored a pair at the
+same time, it is stored twice, and the first record counts.
 """
 
 import logging
@@ -18,16 +18,16 @@ import pyarrow as pa
 
 from psibench.errors import InputError
 from psibench.store.index import KEY, KEY_BYTES, content_key
-from psibench.store.keyed import KeyedStore, Kind, Scan
+from psibench.store.keyed import KeyedStore, LogKind, Scan
 from psibench.store.parts import is_key, key_column, part_paths, read_part
 from psibench.tables.atomic import atomic_path
 
 logger = logging.getLogger("psibench")
 
 SUFFIX = ".scores"
-ROW = np.dtype([("key", f"S{KEY_BYTES}"), ("raw", "<f8"), ("score", "<f8"), ("check", "<u4")])
-"""One scored pair. `check` is the crc32 of what comes before it: a torn or damaged row shows."""
-_CHECKED_BYTES = ROW.itemsize - 4
+SCORE_ROW = np.dtype([("key", f"S{KEY_BYTES}"), ("raw", "<f8"), ("score", "<f8"), ("check", "<u4")])
+"""One scored pair. `check` is the crc32 of the other fields, which reveals a damaged row."""
+_CHECKED_BYTES = SCORE_ROW.itemsize - 4
 EARLIER_JOURNAL, EARLIER_MARKER = ".open", "pair-scores"
 EARLIER_COLUMNS = {"key": is_key, "raw": pa.types.is_float64, "score": pa.types.is_float64}
 
@@ -38,10 +38,10 @@ def pair_keys(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a store knows of several pairs: ``known`` bool, ``raw`` and ``score`` float64.
+class StoredScores:
+    """Stored scores of several pairs: ``known`` bool, ``raw`` and ``score`` float64.
 
-    All (n_pairs,); NaN where not known.
+    All (n_pairs,); NaN for pairs that are not known.
     """
 
     known: np.ndarray
@@ -49,23 +49,23 @@ class Found:
     score: np.ndarray
 
 
-def nothing_found(keys: np.ndarray) -> Found:
-    """Return what an empty store knows."""
+def unknown_scores(keys: np.ndarray) -> StoredScores:
+    """Return the scores in an empty store."""
     unknown = np.full(len(keys), np.nan)
-    return Found(np.zeros(len(keys), dtype=bool), unknown, unknown.copy())
+    return StoredScores(np.zeros(len(keys), dtype=bool), unknown, unknown.copy())
 
 
 class PairStore:
     """Scores by pair key for one reranker's fingerprint. Use as a context manager to write.
 
-    Not for use by several threads.
+    Not thread-safe.
 
     Parameters
     ----------
     root
         Folder of the stores of one reranker.
     fingerprint
-        The reranker's.
+        Fingerprint of the reranker.
     """
 
     def __init__(self, root: str | Path, fingerprint: str) -> None:
@@ -78,53 +78,52 @@ class PairStore:
     def __exit__(self, *_: object) -> None:
         self.seal()
 
-    def find(self, keys: np.ndarray) -> Found:
-        """Look pairs up, in the order of ``keys``.
+    def find(self, keys: np.ndarray) -> StoredScores:
+        """Look up pairs, in the order of ``keys``.
 
-        Needs memory for the pairs asked for, however large the store is.
+        Memory depends on the number of keys, not on the size of the store.
 
         Raises
         ------
         InputError
-            If the store cannot be read, or an earlier version's part of it is damaged.
+            If the store cannot be read, or an earlier version's part is damaged.
         """
-        found = nothing_found(keys)
+        scores = unknown_scores(keys)
         self._stored.refresh()
         records = self._stored.find(keys)
-        # From the last to the first, so that of a pair stored twice the first one stays.
-        order = np.lexsort((records.places, records.logs))[::-1]
+        # From last to first, so that the first record of a pair overwrites later ones.
+        order = np.lexsort((records.starts, records.logs))[::-1]
         turns = np.flatnonzero(np.diff(records.logs[order])) + 1
         for run in np.split(order, turns) if len(order) else ():
-            last, first = records.places[run[0]], records.places[run[-1]]
+            last, first = records.starts[run[0]], records.starts[run[-1]]
             log = records.names[records.logs[run[0]]]
-            rows = _rows(self._stored.read(log, first, last - first + ROW.itemsize))
-            at = (records.places[run] - first) // ROW.itemsize
+            rows = _rows(self._stored.read(log, first, last - first + SCORE_ROW.itemsize))
+            at = (records.starts[run] - first) // SCORE_ROW.itemsize
             which, rows = records.which[run][at < len(rows)], rows[at[at < len(rows)]]
-            is_right = (_checks(rows) == rows["check"]) & (rows["key"] == keys[which])
-            which, rows = which[is_right], rows[is_right]
-            found.known[which] = True
-            found.raw[which], found.score[which] = rows["raw"], rows["score"]
-        return found
+            is_sound = (_checks(rows) == rows["check"]) & (rows["key"] == keys[which])
+            which, rows = which[is_sound], rows[is_sound]
+            scores.known[which] = True
+            scores.raw[which], scores.score[which] = rows["raw"], rows["score"]
+        return scores
 
     def add(self, keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> None:
-        """Store one batch; it has left the process when this returns.
-
-        A killed process loses none of it.
+        """Store one batch; when this returns, the scores survive the death of the process.
 
         Raises
         ------
         OSError
-            If it cannot be written whole (a full disk, say); nothing half-written stays.
+            If it cannot be written completely, e.g. because the disk is full; nothing is stored
+            then.
         """
         self._stored.add(_checked_rows(keys, raw, score).tobytes())
 
     def seal(self) -> None:
-        """Make what was added durable and indexed."""
+        """Make the added scores durable and index them."""
         self._stored.seal()
 
 
 def _checked_rows(keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> np.ndarray:
-    rows = np.empty(len(keys), ROW)
+    rows = np.empty(len(keys), SCORE_ROW)
     rows["key"], rows["raw"], rows["score"] = keys, raw, score
     rows["check"] = _checks(rows)
     return rows
@@ -132,43 +131,43 @@ def _checked_rows(keys: np.ndarray, raw: np.ndarray, score: np.ndarray) -> np.nd
 
 def _checks(rows: np.ndarray) -> np.ndarray:
     data = rows.tobytes()
-    starts = range(0, len(data), ROW.itemsize)
+    starts = range(0, len(data), SCORE_ROW.itemsize)
     return np.array([zlib.crc32(data[s : s + _CHECKED_BYTES]) for s in starts], dtype=np.uint32)
 
 
 def _rows(data: bytes) -> np.ndarray:
-    return np.frombuffer(data, ROW, count=len(data) // ROW.itemsize)
+    return np.frombuffer(data, SCORE_ROW, count=len(data) // SCORE_ROW.itemsize)
 
 
 def _scan(log: Path) -> Scan:
     rows = _rows(log.read_bytes())
     is_whole = _checks(rows) == rows["check"]
     if not is_whole.all():
-        words = "%s: %d damaged rows; their pairs are scored again"
-        logger.warning(words, log, np.count_nonzero(~is_whole))
-    places = np.flatnonzero(is_whole) * ROW.itemsize
-    keys, sizes = rows["key"][is_whole], np.full(len(places), ROW.itemsize)
-    return Scan(keys, places, sizes, is_sound=bool(is_whole.all()))
+        n_damaged = np.count_nonzero(~is_whole)
+        logger.warning("%s: %d damaged rows; their pairs are scored again", log, n_damaged)
+    starts = np.flatnonzero(is_whole) * SCORE_ROW.itemsize
+    keys, sizes = rows["key"][is_whole], np.full(len(starts), SCORE_ROW.itemsize)
+    return Scan(keys, starts, sizes, is_sound=bool(is_whole.all()))
 
 
 def _migrate(folder: Path) -> None:
-    """Make the parts and journals of earlier versions into logs."""
+    """Convert the parts and journals of earlier versions into logs."""
     for path in part_paths(folder):
         try:
             table = read_part(path, EARLIER_COLUMNS, marker=EARLIER_MARKER, holds="pair scores")
         except InputError:
             if path.exists():
                 raise
-            continue  # another job made it into a log meanwhile
+            continue  # another job converted it meanwhile
         raw, score = (table.column(name).to_numpy() for name in ("raw", "score"))
         with atomic_path(path.with_suffix(SUFFIX)) as temporary:
             rows = _checked_rows(key_column(table.column("key")), raw, score)
             temporary.write_bytes(rows.tobytes())
-            shutil.copystat(path, temporary)  # its date says that nobody writes to it
+            shutil.copystat(path, temporary)  # its old date shows that it has no writer
         path.unlink(missing_ok=True)
     for path in folder.glob(f"*{EARLIER_JOURNAL}"):
         with suppress(FileNotFoundError):
             path.rename(path.with_suffix(SUFFIX))
 
 
-SCORES = Kind("scores", SUFFIX, _scan, log_bytes=65_536 * ROW.itemsize, migrate=_migrate)
+SCORES = LogKind("scores", SUFFIX, _scan, log_bytes=65_536 * SCORE_ROW.itemsize, migrate=_migrate)

@@ -1,6 +1,6 @@
-"""Parts of a content-addressed store: Parquet files that are written whole and never changed.
+"""Parts of a content-addressed store: Parquet files that are written atomically and never changed.
 
-A part is named after the keys in it, so that two jobs that compute the same at once write the
+A part is named after its keys, so that two jobs that compute the same at the same time write the
 same file. Any number of jobs may read and add parts at the same time, without locks.
 """
 
@@ -16,26 +16,26 @@ from psibench.errors import InputError
 from psibench.store.index import KEY, KEY_BYTES
 from psibench.tables.atomic import atomic_path
 
-PART = ".parquet"
+PART_SUFFIX = ".parquet"
 
 
 def part_paths(folder: Path) -> Iterator[Path]:
-    """List the parts of a store, in a fixed order."""
-    yield from sorted(folder.glob(f"part-*{PART}"))
+    """Yield the parts of a store, in a fixed order."""
+    yield from sorted(folder.glob(f"part-*{PART_SUFFIX}"))
 
 
-def write_part(
+def write_store_part(
     folder: Path,
     keys: Sequence[bytes],
     columns: Mapping[str, pa.Array],
     *,
     metadata: Mapping[str, str],
 ) -> None:
-    """Write one part, whole or not at all: column `key`, then the given ones."""
+    """Write one part atomically: column `key`, then the given ones."""
     digest = hashlib.sha256(b"".join(keys)).hexdigest()[:32]
     table = pa.table({"key": pa.array(list(keys), pa.binary(KEY_BYTES)), **columns})
     table = table.replace_schema_metadata(dict(metadata))
-    with atomic_path(folder / f"part-{digest}{PART}") as temporary:
+    with atomic_path(folder / f"part-{digest}{PART_SUFFIX}") as temporary:
         pq.write_table(
             table,
             temporary,
@@ -58,13 +58,13 @@ def read_part(
     Parameters
     ----------
     columns
-        What is read, and what may be in it.
+        Names of the columns, with a check of their types.
     marker
         Metadata key that every part of this kind of store has.
     holds
-        What the store holds, for the message.
+        Content of the store, for the message.
     optional
-        Those of the columns that a part may lack.
+        Columns that a part may lack.
 
     Raises
     ------
@@ -80,10 +80,10 @@ def read_part(
         raise damaged_part(path, holds, error) from error
     is_part = marker.encode() in (table.schema.metadata or {})
     if not is_part or table.column_names != names:
-        raise damaged_part(path, holds, f"no part: it has the columns {table.column_names}")
+        raise damaged_part(path, holds, f"found the columns {table.column_names}")
     for name, column in zip(names, table.columns, strict=True):
         if column.null_count or not columns[name](column.type):
-            raise damaged_part(path, holds, f"no part: {name} is {column.type}")
+            raise damaged_part(path, holds, f"column {name} has the type {column.type}")
     return table
 
 
@@ -97,13 +97,13 @@ def key_column(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def is_key(kind: pa.DataType) -> bool:
-    """Say whether a column holds keys."""
+    """Return whether a column has the type of keys."""
     return bool(kind == pa.binary(KEY_BYTES))
 
 
 def damaged_part(path: Path, holds: str, reason: object) -> InputError:
-    """Return the error of a part that cannot be read."""
+    """Return the error for a part that cannot be read."""
     return InputError(
-        f"{path}: damaged part of the store of {holds} ({reason}). Delete this file; what it "
-        "held is computed again."
+        f"{path}: damaged part of the store of {holds} ({reason}). Delete this file; its content "
+        "is computed again."
     )

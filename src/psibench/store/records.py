@@ -1,4 +1,4 @@
-"""Records as lines of JSON, each with a checksum: logs that can be read with `cat` and `jq`.
+"""Records as lines of JSON with a checksum: logs that can be read with `cat` and `jq`.
 
 {"sum":"<crc32, 8 hex, of all that follows>","key":"<hex>","record":{...}}
 """
@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 logger = logging.getLogger("psibench")
 
 LINE = re.compile(
     rb'\{"sum":"([0-9a-f]{8})(","key":"([0-9a-f]+)","record":(\{.*\})\})\n', re.DOTALL
 )
-START = b'{"sum":"'
+_LINE_START = b'{"sum":"'
 
 
 def write_record(key: str, record: Mapping[str, Any]) -> bytes:
-    """Return a record's line, as UTF-8 where it can be."""
+    """Return a record's line, as UTF-8 if possible."""
     try:
         payload = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError:  # half a surrogate pair
@@ -32,34 +32,34 @@ def write_record(key: str, record: Mapping[str, Any]) -> bytes:
 
 
 def read_record(line: bytes) -> bytes | None:
-    """Return the record of a line, as JSON; None if the line is damaged or not whole."""
-    found = LINE.fullmatch(line)
-    if found is None or int(found[1], 16) != zlib.crc32(found[2]):
+    """Return the record of a line, as JSON; None if the line is damaged or incomplete."""
+    match = LINE.fullmatch(line)
+    if match is None or int(match[1], 16) != zlib.crc32(match[2]):
         return None
-    return found[4]
+    return match[4]
 
 
-def read_records(
-    log: Path, read: Callable[[bytes], T | None], *, lost: str
-) -> Iterator[tuple[int, int, T | None]]:
-    """Yield byte, length and content of a log's lines, but for a last one that is not whole.
+def read_log(
+    log: Path, read: Callable[[bytes], _T | None], *, lost: str
+) -> Iterator[tuple[int, int, _T | None]]:
+    """Yield start byte, length and content of a log's lines, except for an incomplete last line.
 
     Parameters
     ----------
     read
-        Reads a line; None for one that is damaged.
+        Reads a line; returns None if it is damaged.
     lost
-        What becomes of damaged lines, for the log of the process.
+        What happens to damaged lines, for the warning.
     """
     at = n_damaged = 0
     with open(log, "rb") as lines:
         for line in lines:
             if not line.endswith(b"\n"):
-                logger.info("%s: the last line is not whole and is passed over", log)
+                logger.info("%s: ignoring the last line, which is incomplete", log)
                 break
             content = read(line)
             if content is None:
-                n_damaged += max(1, line.count(START))  # as many as the damage has joined
+                n_damaged += max(1, line.count(_LINE_START))  # damage may have joined several lines
             yield at, len(line), content
             at += len(line)
     if n_damaged:

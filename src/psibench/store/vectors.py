@@ -1,4 +1,4 @@
-"""Vectors of several texts: of each one, of its windows or tokens, or the terms of a sparse one."""
+"""Vectors of several texts: of texts, their windows or tokens, or the terms of sparse ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of several texts; in memory, a corpus (`DocumentVectors`).
+    """Vectors of several texts, in memory; they can serve as a corpus (`DocumentVectors`).
 
     Attributes
     ----------
@@ -25,12 +25,12 @@ class Vectors:
 
     @classmethod
     def one_each(cls, values: np.ndarray) -> "Vectors":
-        """Return those of texts with one vector each, (n_texts, dim)."""
+        """Return the vectors of texts with one vector each, (n_texts, dim)."""
         return cls(values, np.arange(len(values) + 1))
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Vectors of each text, (n_texts,) int64."""
+        """Number of vectors of each text, (n_texts,) int64."""
         return np.diff(self.offsets)
 
     @cached_property
@@ -39,12 +39,12 @@ class Vectors:
         return len(self.values) == len(self.offsets) - 1 and bool(np.all(self.counts == 1))
 
     def take(self, texts: np.ndarray) -> "Vectors":
-        """Copy the vectors of some texts, in the order given."""
+        """Copy the vectors of some texts, in the given order."""
         if self.is_single:
             return Vectors.one_each(self.values[texts])
         counts = self.counts[texts]
-        places = ragged_ranges(self.offsets[:-1][texts], counts)
-        return Vectors(self.values[places], np.concatenate([[0], np.cumsum(counts)]))
+        rows = ragged_ranges(self.offsets[:-1][texts], counts)
+        return Vectors(self.values[rows], np.concatenate([[0], np.cumsum(counts)]))
 
     def part(self, texts: slice) -> "Vectors":
         """Return the vectors of consecutive texts, as views."""
@@ -53,42 +53,42 @@ class Vectors:
 
     @property
     def n_documents(self) -> int:
-        """Texts, where they are a corpus."""
+        """Number of texts, as a corpus."""
         return len(self.counts)
 
     def blocks(self, block_bytes: int) -> Iterator[tuple[np.ndarray, "Vectors"]]:
         """Yield texts in their order, as views; see `DocumentVectors`."""
-        room = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
-        for first, last in pairwise(cuts(self.offsets, room)):
+        n_vectors = max(1, block_bytes // (4 * max(1, self.values.shape[1])))
+        for first, last in pairwise(cuts(self.offsets, n_vectors)):
             yield np.arange(first, last), self.part(slice(first, last))
 
 
 def ragged_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return ``starts[i], ..., starts[i] + counts[i] - 1`` for every i, one after the other."""
+    """Concatenate the ranges ``starts[i], ..., starts[i] + counts[i] - 1``."""
     before = np.cumsum(counts) - counts
     return np.arange(counts.sum()) + np.repeat(starts - before, counts)
 
 
-def cuts(offsets: np.ndarray, room: int) -> list[int]:
-    """Cut texts into runs of at most ``room`` vectors, at least one text each.
+def cuts(offsets: np.ndarray, n_vectors: int) -> list[int]:
+    """Cut texts into runs of at most ``n_vectors`` vectors, but at least one text each.
 
     Returns
     -------
-    Where the runs begin, and after them the number of texts; [0] for no texts.
+    The first text of each run, then the number of texts; [0] if there are no texts.
     """
-    found = [0]
-    while found[-1] < len(offsets) - 1:
-        last = int(np.searchsorted(offsets, offsets[found[-1]] + room, side="right")) - 1
-        found.append(max(found[-1] + 1, last))
-    return found
+    edges = [0]
+    while edges[-1] < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[edges[-1]] + n_vectors, side="right")) - 1
+        edges.append(max(edges[-1] + 1, last))
+    return edges
 
 
-PART = 1024
-"""A term's number is ``PART * high + low``: whole numbers that float16 holds exactly."""
+TERM_BASE = 1024
+"""A term's number is ``TERM_BASE * high + low``; float16 represents both digits exactly."""
 
 
 def as_rows(weights: np.ndarray) -> list[np.ndarray]:
-    """Return the terms of each text whose weight is above 0.
+    """Return the terms of each text with a weight above 0.
 
     Parameters
     ----------
@@ -97,11 +97,11 @@ def as_rows(weights: np.ndarray) -> list[np.ndarray]:
 
     Returns
     -------
-    (n_found, 3) float32 arrays of high part, low part and weight, by ascending term.
+    (n_terms, 3) float32 arrays of high digit, low digit and weight, by ascending term.
     """
-    found = []
+    rows = []
     for row in weights:
         terms = np.flatnonzero(row > 0)
-        high, low = np.divmod(terms, PART)
-        found.append(np.column_stack([high, low, row[terms]]).astype(np.float32))
-    return found
+        high, low = np.divmod(terms, TERM_BASE)
+        rows.append(np.column_stack([high, low, row[terms]]).astype(np.float32))
+    return rows

@@ -21,7 +21,7 @@ from psibench.models.checkpoints import (
     checkpoint_folder,
     checkpoint_identity,
     loading,
-    read_json,
+    read_json_object,
     read_modules,
     transformer_folder,
 )
@@ -33,7 +33,7 @@ from psibench.models.library_keys import (
     refuse_unread,
     transformer_config,
 )
-from psibench.models.networks import check_positions, positions_taken_out
+from psibench.models.networks import check_positions, without_positions
 from psibench.models.tokenizing import refuse_left_truncation
 from psibench.models.weights import check_files, check_tokenizer, checking_weights, quiet
 from psibench.reading import shown
@@ -278,7 +278,7 @@ def load_base(entry: Base, *, device: str) -> Any:
 
         whole = checkpoint_folder(entry)
         folder = transformer_folder(whole)
-        changes = positions_taken_out(folder, entry.checkpoint) if entry.positions else {}
+        changes = without_positions(folder, entry.checkpoint) if entry.positions else {}
         check_files(folder)
         saved = _settings_of_base(entry, whole)
         with checking_weights(folder):
@@ -312,7 +312,7 @@ def _settings_of_base(entry: Base, folder: Path) -> dict[str, Any]:
 
     Raises InputError if the checkpoint cuts vectors, which a base does not.
     """
-    if (dimensions := read_json(folder / USES).get("truncate_dim")) is not None:
+    if (dimensions := read_json_object(folder / USES).get("truncate_dim")) is not None:
         raise InputError(
             f"{folder / USES}: truncate_dim {shown(dimensions)} is not supported for a base, which "
             "is trained in all its dimensions; take the key out of a copy of the checkpoint"

@@ -1,11 +1,11 @@
-"""Run a server so that none of its processes outlives the job: a small program of its own.
+"""Run a server so that none of its processes outlives the job.
 
-``python -m psibench.vllm.launcher JOB_PID STOP_S COMMAND...`` stands between the job and
-``vllm serve``. vLLM's engine and workers outlive a server that is killed and go on holding the GPU
-(vLLM issues 34643 and 55510), and a job that is killed cannot stop anything. The launcher leads a
-session of its own, inherits every process of the server that loses its parent (``prctl(2)``,
-PR_SET_CHILD_SUBREAPER), and ends them all when it is told to, when the server ends, or when the
-job is gone. If the launcher itself is killed, the kernel kills the server.
+The job runs ``python -m psibench.vllm.launcher JOB_PID STOP_S COMMAND...`` to start ``vllm serve``.
+If a server is killed, vLLM's engine and workers stay alive and keep the GPU (vLLM issues 34643 and
+55510), and a killed job cannot stop anything. The launcher leads a session, inherits every process
+of the server that loses its parent (``prctl(2)``, PR_SET_CHILD_SUBREAPER), and ends them all on a
+signal, when the server ends, or when the job is gone. If the launcher itself is killed, the kernel
+kills the server.
 
 Linux only. Exits with the server's status; 128 + N if signal N ended it.
 """
@@ -24,13 +24,13 @@ PR_SET_CHILD_SUBREAPER = 36
 """Both from linux/prctl.h."""
 
 LOOK_S = 0.1
-"""How often the job and the server are looked at."""
+"""Interval at which the job and the server are checked."""
 
 ORPHAN_STOP_S = 5.0
-"""Most time to end once the job is gone: the next one may be waiting for the GPU."""
+"""Longest time to end once the job is gone, because another job may be waiting for the GPU."""
 
 KILL_S = 10.0
-"""How long killed processes are waited for; one that hangs in a driver ends when it can."""
+"""Longest wait for killed processes; one that hangs in a driver ends later."""
 
 
 class Launcher:
@@ -38,25 +38,25 @@ class Launcher:
 
     def __init__(self, *, job: int, stop_s: float) -> None:
         self._job, self._stop_s = job, stop_s
-        self._is_told = False
+        self._is_signalled = False
         self._status: int | None = None
 
     def run(self, command: list[str]) -> int:
-        """Run a command; return its exit status once none of its processes is left."""
+        """Run a command; return its exit status once all its processes are gone."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._tell)
+            signal.signal(number, self._on_signal)
         _prctl(PR_SET_CHILD_SUBREAPER, 1)
         me = os.getpid()
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, preexec_fn=lambda: _die_with(me)
         )
-        while self._status is None and not self._is_told and os.getppid() == self._job:
+        while self._status is None and not self._is_signalled and os.getppid() == self._job:
             self._wait(server)
-        if self._status is None:  # ask all processes to end, and give the server time to
+        if self._status is None:  # request all processes to end, and give the server time
             is_orphan = os.getppid() != self._job
             stop_s = min(self._stop_s, ORPHAN_STOP_S) if is_orphan else self._stop_s
             deadline = time.monotonic() + stop_s
-            os.killpg(0, signal.SIGTERM)  # this process too: its handler takes it
+            os.killpg(0, signal.SIGTERM)  # also this process, which handles the signal
             while self._status is None and time.monotonic() < deadline:
                 self._wait(server)
         deadline = time.monotonic() + KILL_S
@@ -67,11 +67,11 @@ class Launcher:
             self._wait(server)
         return self._status or 0
 
-    def _tell(self, *_: object) -> None:
-        self._is_told = True
+    def _on_signal(self, *_: object) -> None:
+        self._is_signalled = True
 
     def _wait(self, server: "subprocess.Popen[bytes]") -> None:
-        """Take leave of the children that ended; then wait a moment."""
+        """Reap children that ended; then wait a moment."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == server.pid:
@@ -98,7 +98,7 @@ def descendants() -> list[int]:
 def _die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent ends. Runs between fork and exec."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before the call above
+    if os.getppid() != parent:  # the parent ended before the call above
         os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""The stand-in's judges: one scale, three rules that are not one and the same."""
+"""The stand-in's three judges have one scale, but different rules."""
 
 import random
 
@@ -18,7 +18,7 @@ def grades(query, text):
     return [judged("grade_relevance", "passage", name, query, text) for name in NAMES]
 
 
-def test_words_scattered_over_sentences_count_less_for_the_judge_of_sentences():
+def test_scattered_words_count_less_for_the_sentence_judge():
     # Six of six words; three in either sentence.
     query = "stone pier boats Dutch merchants paid"
     assert grades(query, PIER) == [4, 4, 2]
@@ -27,7 +27,7 @@ def test_words_scattered_over_sentences_count_less_for_the_judge_of_sentences():
     ]
 
 
-def test_a_rare_word_that_is_missing_or_alone_weighs_most_for_the_judge_of_rare_words():
+def test_rare_words_weigh_most_for_the_rare_judge():
     # Weights: water 1.28, time 0.43, call 0.94, vardo 4.96 (unlisted); of 7.62 in all.
     query = "water time call Vardo"
     assert grades(query, "Time to call for water.") == [1, 3, 3]  # 2.65 of 7.62; three of four

@@ -24,7 +24,7 @@ def post(url, body):
         return json.load(reply)
 
 
-def test_replies_say_that_a_stand_in_wrote_them_and_what_they_used(url):
+def test_replies_name_the_stand_in_and_their_usage(url):
     reply = post(url, BODY)
     assert reply["model"] == "stand-in/gpt-x"
     assert json.loads(reply["choices"][0]["message"]["content"]) == {"verdict": "no"}
@@ -33,7 +33,7 @@ def test_replies_say_that_a_stand_in_wrote_them_and_what_they_used(url):
     assert post(url, BODY) == reply  # as ever
 
 
-def test_a_task_without_rules_is_told(url):
+def test_task_without_rules_is_refused(url):
     odd = {"type": "json_schema", "json_schema": {"name": "odd"}}
     with pytest.raises(urllib.error.HTTPError) as caught:
         post(url, BODY | {"response_format": odd})

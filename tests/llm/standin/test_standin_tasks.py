@@ -85,7 +85,7 @@ DIGESTS = {
 
 
 @pytest.mark.parametrize("task", HANDLERS)
-def test_the_replies_fit_their_schemas_and_are_those_it_has_always_given(task):
+def test_replies_fit_their_schemas_and_do_not_change(task):
     """Another reply would change every table of the embedded default."""
     given = json.dumps(reply(task), sort_keys=True)
     assert hashlib.sha256(given.encode()).hexdigest()[:12] == DIGESTS[task]
@@ -115,7 +115,7 @@ def test_tags_sentences_and_tokens_are_read_exactly():
 
 # Documents that have little evidence
 
-# Three sentences, of which only the last lies wholly inside a third (37 of 111 characters each).
+# Only the last of the three sentences is entirely inside a third (37 of 111 characters each).
 UNEVEN = (
     "Copper miners dug deep shafts below northern valleys and hills. "
     "Rain flooded galleries. Farmers sold barley."
@@ -137,13 +137,11 @@ def propose(position, document):
         ("end", ["Rain flooded galleries.", "Farmers sold barley."]),
     ],
 )
-def test_a_third_without_a_whole_sentence_gets_the_sentence_whose_middle_is_there(
-    position, expected
-):
+def test_third_without_a_whole_sentence_uses_sentences_centred_there(position, expected):
     assert propose(position, UNEVEN) == expected
 
 
-def test_a_sentence_too_short_to_be_asked_about_is_not_where_another_s_middle_is_there():
+def test_short_sentences_are_avoided_in_a_third():
     # The first third ends at 35, inside the second sentence, whose middle is at 28.
     document = (
         "Rain fell. Copper miners dug deep iron shafts. "
@@ -153,6 +151,6 @@ def test_a_sentence_too_short_to_be_asked_about_is_not_where_another_s_middle_is
 
 
 @pytest.mark.parametrize("document", ["Rain fell. Barley was sold.", ""])
-def test_nothing_is_quoted_where_nothing_fits(document):
+def test_nothing_is_quoted_without_shared_words(document):
     asked = {"question": "Who dug copper shafts?", "answer": "the miners"}
     assert reply("locate_span", document=document, **asked) == {"quote": ""}

@@ -6,7 +6,14 @@ import pytest
 from psibench.config.paths import PROMPTS
 from psibench.llm.prompts import load_prompt
 from psibench.llm.standin.locales import ACCENTED, ARABIC
-from psibench.llm.standin.rules import FAULTS, HANDLERS, REFUSALS, Task, fault_of, sentences
+from psibench.llm.standin.rules import (
+    FAULT_SHARES,
+    HANDLERS,
+    REFUSAL_TEXTS,
+    Task,
+    fault_of,
+    sentences,
+)
 from psibench.text.words import tokenise
 
 LATIN, RTL = "pseudo-locale (Latin)", "pseudo-locale (Arabic)"
@@ -36,7 +43,7 @@ def with_fault(fault, language=LATIN):
     return next(text for text in texts if fault_of(text, language)[1] == fault)
 
 
-def test_letters_are_marked_or_of_another_script_and_long_words_longer():
+def test_letters_are_marked_or_replaced_and_long_words_lengthened():
     assert ACCENTED.translate("The old Oak, 3 pubs") == "Ṭḥẹ ọḷḍ Ọạḳ, 3 ṗụụḅṣ"
     assert ACCENTED.translate("APPLE") == "ẠạṖṖḶẸẹ"
     assert ARABIC.translate("Cab 3") == "خاب 3"
@@ -53,17 +60,17 @@ def test_words_sentences_digits_and_paragraphs_stay(language, locale):
 
 
 @BOTH
-def test_a_text_is_translated_into_the_locale_asked_for(language, locale):
+def test_text_is_translated_into_the_requested_locale(language, locale):
     text = with_fault(None, language)
     assert translated(text, language) == locale.translate(text)
     assert translated(text, "French") == ACCENTED.translate(text)
 
 
-def test_a_few_texts_in_a_hundred_come_out_spoilt():
+def test_small_share_of_translations_is_faulty():
     n_texts = 20_000
     found = Counter(fault_of(f"text {number}", LATIN)[1] for number in range(n_texts))
-    assert set(found) == {*FAULTS, None}
-    for fault, share in FAULTS.items():
+    assert set(found) == {*FAULT_SHARES, None}
+    for fault, share in FAULT_SHARES.items():
         # Five standard deviations of a binomial count.
         assert abs(found[fault] / n_texts - share) < 5 * (share / n_texts) ** 0.5
 
@@ -82,14 +89,17 @@ def test_each_fault_looks_as_it_does_in_real_replies(fault, expected):
 @pytest.mark.parametrize(
     ("text", "language", "verdict"),
     [
-        *((refusal.format(kind="passage", language=RTL), RTL, "refusal") for refusal in REFUSALS),
-        (REFUSALS[0].format(kind="passage").replace("'", "’"), LATIN, "refusal"),
+        *(
+            (refusal.format(kind="passage", language=RTL), RTL, "refusal")
+            for refusal in REFUSAL_TEXTS
+        ),
+        (REFUSAL_TEXTS[0].format(kind="passage").replace("'", "’"), LATIN, "refusal"),
         (ACCENTED.translate("I'm sorry, but I cannot translate this."), LATIN, "translation"),
         ("Translation:\n" + ACCENTED.translate(SOURCE), LATIN, "translation"),
         (SOURCE, LATIN, "untranslated"),
     ],
 )
-def test_a_refusal_and_what_was_left_are_told_from_a_translation(text, language, verdict):
+def test_refusals_and_untranslated_texts_are_recognised(text, language, verdict):
     assert reply("judge_refusal", text=text, target_language=language) == {"verdict": verdict}
 
 
@@ -106,7 +116,7 @@ MADE = ACCENTED.translate(SOURCE)
         pytest.param(SOURCE, [1, 1, 1, 4], id="nothing translated, and a sixth shorter"),
     ],
 )
-def test_a_translation_is_graded_by_what_the_locale_makes_of_the_source(translation, grades):
+def test_translation_is_graded_against_the_locales_version(translation, grades):
     asked = {"source": SOURCE, "translation": translation, "target_language": LATIN}
     found = reply("judge_translation", **asked)
     assert [found[name] for name in ("fluency", "accuracy", "completeness", "style")] == grades

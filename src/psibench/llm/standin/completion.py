@@ -1,4 +1,4 @@
-"""From a request's body to a chat completion, by the task's rules."""
+"""Turn a request's body into a chat completion, by the task's rules."""
 
 import json
 import random
@@ -10,18 +10,18 @@ from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, judge_of
 
 
 class BadRequestError(Exception):
-    """The body asks for nothing the stand-in knows; the text says why."""
+    """The stand-in cannot answer the request; the text has the reason."""
 
 
 def complete(body: Mapping[str, Any], rng: random.Random) -> Any:
     """Return the chat completion of a request, as plain data.
 
-    The model that the body names decides how texts are judged (`judge_of`), nothing else.
+    The model in the body decides only how texts are judged (`judge_of`).
 
     Raises
     ------
     BadRequestError
-        If the body has no messages, or names a task that has no rules.
+        If the body has no messages, or names a task without rules.
     """
     prompt = _prompt(body)
     value = _value(body, prompt, rng)
@@ -52,7 +52,7 @@ def _prompt(body: Mapping[str, Any]) -> str:
 def _value(body: Mapping[str, Any], prompt: str, rng: random.Random) -> Any:
     wanted = body.get("response_format") or {}
     if wanted.get("type") != "json_schema":
-        return " ".join(prompt.split()[:50])  # free text: the prompt's own beginning
+        return " ".join(prompt.split()[:50])  # free text: the beginning of the prompt
     name = str((wanted.get("json_schema") or {}).get("name"))
     if name not in HANDLERS:
         raise BadRequestError(f"no rules for task {name!r}; known: {', '.join(sorted(HANDLERS))}")

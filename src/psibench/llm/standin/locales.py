@@ -1,14 +1,14 @@
-"""Pseudo-locales: what the stand-in makes of a text when it is asked to translate it.
+"""Pseudo-locales: the stand-in's translations.
 
-A text is changed letter by letter. It looks like another language then, and keeps what a benchmark
-needs of it: the same word always becomes the same word; digits, marks, white space, and with them
-sentences and paragraphs, stay as they are. So do letters other than a to z.
+A text is changed letter by letter. It then looks like another language, but keeps the structure
+that a benchmark needs: a word always becomes the same word; digits, marks and white space, and
+therefore sentences and paragraphs, are unchanged. So are letters other than a to z.
 
 - ``pseudo-locale (Latin)``: each letter gets a dot or another mark (q has none), and the vowels of
   words of four or more letters are doubled: the text becomes about a quarter longer.
 - ``pseudo-locale (Arabic)``: each letter, in lower case, becomes a letter of the Arabic script.
 
-Any other language is given as the first one.
+Any other language is translated like the first one.
 """
 
 import re
@@ -17,7 +17,7 @@ from functools import cached_property
 from string import ascii_letters
 
 LONG_WORD = 4
-"""Letters from which on a word's vowels are doubled, where they are at all."""
+"""Least number of letters of a word whose vowels are doubled, if the locale doubles vowels."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _VOWEL = re.compile(r"[AEIOUaeiou]")
@@ -25,20 +25,20 @@ _VOWEL = re.compile(r"[AEIOUaeiou]")
 
 @dataclass(frozen=True)
 class Locale:
-    """What a to z and A to Z become, and whether vowels of long words are doubled."""
+    """The letters for a to z and A to Z, and whether vowels of long words are doubled."""
 
     lower: str
     upper: str
     doubles: bool
 
     def translate(self, text: str) -> str:
-        """Turn a text into the locale."""
+        """Translate a text into the locale."""
         return _WORD.sub(lambda match: self._double(match[0]).translate(self._there), text)
 
     def share(self, text: str) -> float:
-        """Return the locale's letters as a share of them and of those it would have changed.
+        """Return the share of the locale's letters among them and letters left to translate.
 
-        1 for a text that has neither: nothing in it is left to translate.
+        1 for a text that has neither, because nothing is left to translate.
         """
         letters = sum(letter in self._letters for letter in text)
         foreign = sum(letter in self._foreign for letter in text)
@@ -71,5 +71,5 @@ LOCALES = {"pseudo-locale (Latin)": ACCENTED, "pseudo-locale (Arabic)": ARABIC}
 
 
 def locale_of(name: str) -> Locale:
-    """Return the locale that stands for a language, by its English name."""
+    """Return the locale of a language, by its English name."""
     return LOCALES.get(name.strip(), ACCENTED)

@@ -1,20 +1,21 @@
 """The stand-in's rules: one handler per task, chosen by the name of the response schema.
 
-A handler reads the texts between the prompt's tags. Its random numbers depend on the request
-alone, and it returns what the schema asks for. Only `grade_relevance` and `judge_segment` go by
-the model's name, too: it chooses their judge. A judge gives a share in [0, 1] of the query that
-the text covers, which both tasks cut at the same points; judges disagree where real ones do:
+A handler reads the texts between the prompt's tags and returns a value of the schema. Its random
+numbers depend on the request only. In `grade_relevance` and `judge_segment`, the model's name
+selects a judge, too. A judge returns a share in [0, 1] of the query that the text covers, which
+both tasks cut at the same points. Judges disagree where real ones do:
 
-- ``stand-in/rules``: the share of the query's words that the text has, wherever they stand.
-- ``stand-in/sentence``: that of the best single sentence; words scattered over a text answer less.
-- ``stand-in/rare``: as rules, but a word counts by how rare it is in English: a text that has the
-  query's common words and lacks its one rare word is about something else.
+- ``stand-in/rules``: the share of the query's words that occur anywhere in the text.
+- ``stand-in/sentence``: the share for the best single sentence; words scattered over a text count
+  less.
+- ``stand-in/rare``: as rules, but words are weighted by their rarity in English: a text with the
+  query's common words, but without its one rare word, is about something else.
 
 Words are stems of content words, each once. Any other name judges as ``stand-in/rules``.
 
-Texts are translated into a pseudo-locale. A small share comes out spoilt as real translations
-do, so that cleaning has something to find: by a sentence before the text, a refusal, the text
-given twice, or left as it was. The hash of text and language decides which, whoever asks.
+Texts are translated into a pseudo-locale. A small share is faulty in the way of real translations,
+so that cleaning has something to find: a sentence before the text, a refusal, the text twice, or
+the untranslated text. The hash of text and language selects the fault.
 """
 
 import hashlib
@@ -50,7 +51,7 @@ def tagged(prompt: str, tag: str) -> str:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Return the [start, end) of sentences in characters; paragraphs end a sentence too."""
+    """Return the [start, end) of sentences in characters; a paragraph's end ends a sentence."""
     pattern = _CJK_SENTENCE if "。" in text else _SENTENCE
     return [match.span() for match in pattern.finditer(text)]
 
@@ -61,9 +62,9 @@ def count_tokens(text: str) -> int:
 
 
 def word_vector(text: str, dim: int) -> np.ndarray:
-    """Return the sum over a text's word stems of numbers drawn from their hash.
+    """Return the sum over a text's word stems of vectors drawn from their hash.
 
-    (dim,) float64, of any length; not of zeros, even for a text without words.
+    (dim,) float64, not normalised; not zero, even for a text without words.
     """
     return sum((_direction(stem, dim) for stem in tokenise(text).stems), _direction("", dim))
 
@@ -74,22 +75,25 @@ def _direction(word: str, dim: int) -> np.ndarray:
 
 
 def content_stems(text: str) -> list[str]:
-    """Return the stems of the words that carry meaning, once each, in order."""
+    """Return the stems of content words, each once, in order."""
     words = tokenise(text)
     spans = zip(words.starts, words.ends, words.stems, strict=True)
     return list(dict.fromkeys(s for a, b, s in spans if is_content_word(text[a:b])))
 
 
 def key_terms(sentence: str, elsewhere: str, *, most: int) -> list[str]:
-    """Return up to ``most`` words of a sentence, in order, those not found ``elsewhere`` first."""
+    """Return up to ``most`` content words of a sentence; words not ``elsewhere`` come first.
+
+    The result is in the order of the sentence.
+    """
     other = set(tokenise(elsewhere).stems)
     words = tokenise(sentence)
-    found: dict[str, tuple[bool, int, str]] = {}
+    candidates: dict[str, tuple[bool, int, str]] = {}
     for number, stem in enumerate(words.stems):
         surface = sentence[words.starts[number] : words.ends[number]]
-        if stem not in found and is_content_word(surface):
-            found[stem] = (stem in other, number, surface)
-    chosen = sorted(found.values())[:most]
+        if stem not in candidates and is_content_word(surface):
+            candidates[stem] = (stem in other, number, surface)
+    chosen = sorted(candidates.values())[:most]
     return [surface for _, _, surface in sorted(chosen, key=lambda entry: entry[1])]
 
 
@@ -98,37 +102,37 @@ Judge = Callable[[str, str], float]
 
 VOCABULARY = "embedded:all-MiniLM-L6-v2"
 COMMON_WORDS = 100
-"""Words up to about this rank by frequency count next to nothing for ``rare``."""
+"""Words up to about this frequency rank have almost no weight for ``rare``."""
 
 
 def by_words(query: str, text: str) -> float:
-    """Give the share of the query's words that the text has."""
-    return _share_found(query, text, lambda _: 1.0)
+    """Return the share of the query's words that the text has."""
+    return _covered_share(query, text, lambda _: 1.0)
 
 
 def by_sentence(query: str, text: str) -> float:
-    """Give the share of the query's words in the sentence that has most of them."""
+    """Return the largest share of the query's words in a single sentence."""
     return max((by_words(query, text[slice(*span)]) for span in sentences(text)), default=0.0)
 
 
 def by_rarity(query: str, text: str) -> float:
-    """Give the share of the query's words that the text has, each weighed by its `rarity`."""
-    return _share_found(query, text, rarity)
+    """Return the share of the query's words that the text has, weighted by `rarity`."""
+    return _covered_share(query, text, rarity)
 
 
-def _share_found(query: str, text: str, weigh: Callable[[str], float]) -> float:
-    found = set(content_stems(text))
+def _covered_share(query: str, text: str, weigh: Callable[[str], float]) -> float:
+    covered = set(content_stems(text))
     weights = {stem: weigh(stem) for stem in content_stems(query)}
     total = sum(weights.values())
-    return sum(w for stem, w in weights.items() if stem in found) / total if total else 0.0
+    return sum(w for stem, w in weights.items() if stem in covered) / total if total else 0.0
 
 
 def rarity(stem: str) -> float:
-    """Weigh a stem by its rank r among those of English: log(1 + r / 100).
+    """Return the weight of a stem with rank r in English: log(1 + r / 100).
 
-    Ranked are the stems of the whole words of a WordPiece vocabulary, which is ordered by
-    frequency, each at its most frequent word. A stem that is not listed has the rank after the
-    last: most words of other languages, which so count about the same.
+    The ranks come from the whole words in a WordPiece vocabulary, which is ordered by frequency; a
+    stem has the rank of its most frequent word. Other stems, such as most words of other languages,
+    have the next rank after the last.
     """
     ranks = _ranks()
     return log1p(ranks.get(stem, len(ranks) + 1) / COMMON_WORDS)
@@ -154,34 +158,34 @@ def judge_of(model: str) -> Judge:
 
 @dataclass(frozen=True)
 class Task:
-    """What a handler works on: the messages joined, random numbers, the judge."""
+    """Input of a handler: the joined messages, random numbers, the judge."""
 
     prompt: str
     rng: random.Random
     judge: Judge = by_words
 
     def text(self, tag: str) -> str:
-        """Return the text of a tag of the prompt."""
+        """Return the text inside a tag of the prompt."""
         return tagged(self.prompt, tag)
 
     def number(self, tag: str, default: int) -> int:
-        """Return the number in a tag of the prompt."""
+        """Return the number inside a tag of the prompt."""
         text = self.text(tag).strip()
         return int(text) if text.isdigit() else default
 
 
-MIN_WORDS = 4
+_MIN_CONTENT_WORDS = 4
 QUERY_WORDS = 6
 
 
 def summarise(task: Task) -> dict[str, Any]:
-    """Give the first sentence of each paragraph, within the words allowed."""
+    """Return the first sentence of each paragraph, within the allowed words."""
     document = task.text("document")
     most = task.number("max_words", 400)
     words: list[str] = []
     for paragraph in document.split("\n\n"):
-        found = sentences(paragraph)
-        first = paragraph[slice(*found[0])].split() if found else []
+        spans = sentences(paragraph)
+        first = paragraph[slice(*spans[0])].split() if spans else []
         if words and len(words) + len(first) > most:
             break
         words += first
@@ -189,7 +193,7 @@ def summarise(task: Task) -> dict[str, Any]:
 
 
 def generate_questions(task: Task) -> dict[str, Any]:
-    """Ask about sentences of the chunk in the words of each; one in four questions is simple."""
+    """Ask about sentences of the chunk with their words; one in four questions is simple."""
     chunk = task.text("chunk")
     wanted = task.number("n_questions", 3)
     questions = []
@@ -202,7 +206,7 @@ def generate_questions(task: Task) -> dict[str, Any]:
 
 
 def propose_questions(task: Task) -> dict[str, Any]:
-    """Ask about sentences of the third that the constraint names."""
+    """Ask about sentences of the third that the prompt names."""
     document = task.text("document")
     position = task.text("position").strip()
     wanted = task.number("n_questions", 2)
@@ -214,7 +218,7 @@ def propose_questions(task: Task) -> dict[str, Any]:
 
 
 def locate_span(task: Task) -> dict[str, Any]:
-    """Quote the sentence that shares most words with question and answer; none shared, nothing."""
+    """Quote the sentence with the most words of question and answer; nothing if it has none."""
     document = task.text("document")
     answer = task.text("answer")
     if answer and answer in document:
@@ -228,7 +232,7 @@ def locate_span(task: Task) -> dict[str, Any]:
 
 
 def choose_configuration(task: Task) -> dict[str, Any]:
-    """Choose the persona that shares most words with the document; the rest at random."""
+    """Choose the persona with the most words of the document; the rest at random."""
     wanted = set(content_stems(task.text("document")))
     lines = filter(None, map(str.strip, task.text("personas").splitlines()))
     names = [line.split(". ", 1)[-1] if line[0].isdigit() else line for line in lines]
@@ -242,7 +246,7 @@ def choose_configuration(task: Task) -> dict[str, Any]:
 
 
 def generate_positional_query(task: Task) -> dict[str, Any]:
-    """Ask about one sentence of the segment in words that the rest of the document lacks."""
+    """Ask about one sentence of the segment with words that the rest of the document lacks."""
     document, segment = task.text("document"), task.text("segment")
     rest = document.replace(segment, " ", 1)
     words = {"short": 4, "medium": 6, "long": 9}.get(task.text("query_length").strip(), 6)
@@ -259,7 +263,7 @@ def grade_relevance(task: Task) -> dict[str, Any]:
 
 
 def judge_segment(task: Task) -> dict[str, Any]:
-    """Say yes if the segment covers two thirds of the query."""
+    """Answer yes if the segment covers two thirds of the query."""
     return {"verdict": "yes" if _share(task, "segment") >= 2 / 3 else "no"}
 
 
@@ -268,19 +272,20 @@ def _share(task: Task, tag: str) -> float:
 
 
 def _usable(text: str) -> list[tuple[int, int]]:
-    """Return the sentences that have enough words to ask about, and occur once."""
+    """Return the sentences that occur once and have enough words for a question."""
     return [
         (start, end)
         for start, end in sentences(text)
-        if len(content_stems(text[start:end])) >= MIN_WORDS and text.count(text[start:end]) == 1
+        if len(content_stems(text[start:end])) >= _MIN_CONTENT_WORDS
+        and text.count(text[start:end]) == 1
     ]
 
 
 def _of_third(text: str, position: str) -> list[tuple[int, int]]:
-    """Return the sentences to ask about in a third of a text, or in all of it for another name.
+    """Return the usable sentences of a third of a text, or of the whole text for another name.
 
-    Those that lie wholly inside; if there are none, those whose middle lies there; if these are
-    all too short, any that occurs once.
+    Prefers sentences entirely inside; then sentences whose middle is inside; if all are too short,
+    any sentence there that occurs once.
     """
     usable = _usable(text)
     thirds = {str(name): span for name, span in inner_thirds(len(text)).items()}
@@ -290,12 +295,12 @@ def _of_third(text: str, position: str) -> list[tuple[int, int]]:
     inside = [(start, end) for start, end in usable if low <= start and end <= high]
     if inside:
         return inside
-    there = [
+    centred = [
         (start, end)
         for start, end in sentences(text)
         if POSITIONS[(3 * (start + end) - 1) // (2 * len(text))] == position
     ]
-    once = [(a, b) for a, b in there if content_stems(text[a:b]) and text.count(text[a:b]) == 1]
+    once = [(a, b) for a, b in centred if content_stems(text[a:b]) and text.count(text[a:b]) == 1]
     return [span for span in once if span in usable] or once
 
 
@@ -309,15 +314,15 @@ def _question(terms: list[str], rng: random.Random) -> str:
     return f"{opening} {', '.join(first)} and {last}?" if first else f"{opening} {last}?"
 
 
-FAULTS = {"prefix": 0.02, "refusal": 0.01, "repeated": 0.01, "untranslated": 0.01}
+FAULT_SHARES = {"prefix": 0.02, "refusal": 0.01, "repeated": 0.01, "untranslated": 0.01}
 """Fault -> share of the texts that have it."""
-PREFIXES = (
+_FAULTY_PREFIXES = (
     "Here is the translation:\n\n",
     "Here is the {kind} translated into {language}:\n\n",
     "Sure! Below is the translation into {language}:\n\n",
     "Translation:\n",
 )
-REFUSALS = (
+REFUSAL_TEXTS = (
     "I'm sorry, but I cannot translate this {kind}.",
     "I cannot assist with translating this {kind} into {language}.",
     "As an AI language model, I am unable to translate this {kind}.",
@@ -326,21 +331,23 @@ REFUSING = (
     *("i'm sorry", "i am sorry", "i cannot", "i can't", "as an ai", "i am unable", "i'm unable"),
 )
 BEGINNING = 200
-"""Characters of a text in which the words of a refusal are looked for."""
+"""Characters of a text that are searched for the words of a refusal."""
 
 _WORD = re.compile(r"\w+")
 
 
 def translate(task: Task) -> dict[str, Any]:
-    """Translate into the language's pseudo-locale; a few texts come out spoilt."""
+    """Translate into the language's pseudo-locale; a few translations are faulty."""
     text, kind = task.text("text"), task.text("kind")
     language = task.text("target_language")
     number, fault = fault_of(text, language)
     made = locale_of(language).translate(text)
     if fault == "prefix":
-        made = PREFIXES[number % len(PREFIXES)].format(kind=kind, language=language) + made
+        prefix = _FAULTY_PREFIXES[number % len(_FAULTY_PREFIXES)]
+        made = prefix.format(kind=kind, language=language) + made
     elif fault == "refusal":
-        made = REFUSALS[number % len(REFUSALS)].format(kind=kind, language=language)
+        refusal = REFUSAL_TEXTS[number % len(REFUSAL_TEXTS)]
+        made = refusal.format(kind=kind, language=language)
     elif fault == "repeated":
         made = f"{made}\n\n{made}"
     elif fault == "untranslated":
@@ -349,20 +356,20 @@ def translate(task: Task) -> dict[str, Any]:
 
 
 def fault_of(text: str, language: str) -> tuple[int, str | None]:
-    """Return a number of a text and a language, and the fault it has in it, if any."""
+    """Return a number derived from text and language, and the fault of the translation, if any."""
     digest = hashlib.sha256(f"{language}\0{text}".encode()).digest()
-    place = int.from_bytes(digest[:8]) / 2**64
-    for fault, share in FAULTS.items():
-        place -= share
-        if place < 0:
+    draw = int.from_bytes(digest[:8]) / 2**64
+    for fault, share in FAULT_SHARES.items():
+        draw -= share
+        if draw < 0:
             return digest[8], fault
     return digest[8], None
 
 
 def judge_refusal(task: Task) -> dict[str, Any]:
-    """Say what a text is by its beginning: in the language's locale it is a translation.
+    """Classify a text by its beginning; a text in the language's locale is a translation.
 
-    Else it is a refusal if it has the words of one, and untranslated without.
+    Another text is a refusal if it has the words of one, otherwise untranslated.
     """
     beginning = task.text("text")[:BEGINNING]
     if locale_of(task.text("target_language")).share(beginning) >= 0.5:
@@ -373,23 +380,25 @@ def judge_refusal(task: Task) -> dict[str, Any]:
 
 
 def judge_translation(task: Task) -> dict[str, Any]:
-    """Compare a translation with what the locale makes of the source: 1 + 4 times each share.
+    """Compare a translation with the locale's version of the source: 1 + 4 times each share.
 
-    fluency: letters of the locale among the letters. accuracy: words that the locale's version
-    has, too. completeness: sentences of that version that stand in the translation. style: its
-    length and number of lines against those of that version, the worse of both.
+    fluency: the locale's letters among all letters. accuracy: the translation's words that are also
+    in the locale's version. completeness: sentences of that version that are in the translation.
+    style: the worse ratio of both texts' lengths or numbers of lines.
     """
-    source, found = task.text("source"), task.text("translation")
+    source, translation = task.text("source"), task.text("translation")
     around = task.prompt.partition("<source>")[0] + task.prompt.rpartition("</translation>")[2]
     locale = locale_of(next((name for name in LOCALES if name in around), ""))
     wanted = locale.translate(source)
-    words, right = (Counter(_WORD.findall(text)) for text in (found, wanted))
+    words, right = (Counter(_WORD.findall(text)) for text in (translation, wanted))
     pieces = [wanted[start:end] for start, end in sentences(wanted)]
     shares = {
-        "fluency": locale.share(found) if found else 0.0,
+        "fluency": locale.share(translation) if translation else 0.0,
         "accuracy": _ratio((words & right).total(), words.total()),
-        "completeness": _ratio(sum(piece in found for piece in pieces), len(pieces)),
-        "style": min(_alike(len(found), len(wanted)), _alike(_lines(found), _lines(wanted))),
+        "completeness": _ratio(sum(piece in translation for piece in pieces), len(pieces)),
+        "style": min(
+            _alike(len(translation), len(wanted)), _alike(_lines(translation), _lines(wanted))
+        ),
     }
     return {name: 1 + round(4 * share) for name, share in shares.items()}
 

@@ -1,8 +1,8 @@
 """The stand-in server: the API of a language model, answered by rules, on this machine only.
 
 ``python -m psibench.llm.standin.server`` prints its address as the first line, then serves until it
-is told to stop: to try out a config without paying. Its embeddings know no language: equal words
-give equal directions.
+is stopped, to try out a config without paying. Its embeddings do not know synonyms: only equal
+words have equal directions.
 """
 
 import argparse
@@ -21,14 +21,14 @@ from psibench.llm.standin.rules import count_tokens, word_vector
 if TYPE_CHECKING:
     from aiohttp import web
 
-HOST = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 MAX_BODY_BYTES = 256 << 20
 DIM = 64
-"""Of embeddings, where a request asks for no other."""
+"""Dimensions of embeddings, unless a request sets others."""
 
 
 class StandIn:
-    """Answers requests; the same request gets the same reply."""
+    """Answers requests; equal requests get equal replies."""
 
     def app(self) -> "web.Application":
         """Return the web application."""
@@ -66,9 +66,9 @@ def embed(body: Mapping[str, Any], *, dim: int = DIM) -> Any:
     """
     texts, dim = body.get("input"), int(body.get("dimensions", dim))
     if not isinstance(texts, list) or not texts:
-        raise BadRequestError("input: give texts")
+        raise BadRequestError("input: expected a list of at least one text")
     if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise BadRequestError("a text is empty")
+        raise BadRequestError("input: found an empty text")
     n_tokens = sum(map(count_tokens, texts))
     return {
         "object": "list",
@@ -89,10 +89,10 @@ async def serving(stand_in: StandIn, *, port: int = 0) -> AsyncIterator[str]:
     runner = web.AppRunner(stand_in.app(), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, HOST, port, backlog=4096)
+        site = web.TCPSite(runner, _LOOPBACK, port, backlog=4096)
         await site.start()
         number = runner.addresses[0][1]
-        yield f"http://{HOST}:{number}/v1"
+        yield f"http://{_LOOPBACK}:{number}/v1"
     finally:
         await runner.cleanup()
 
@@ -106,7 +106,7 @@ def json_response(data: Any, status: int = 200) -> "web.Response":
 
 
 def error_body(code: str, message: str) -> dict[str, Any]:
-    """Return an error as the API words it."""
+    """Return an error in the API's format."""
     return {"error": {"message": message, "type": code, "code": code}}
 
 

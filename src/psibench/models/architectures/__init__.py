@@ -1,4 +1,4 @@
-"""Checkpoints that bring code of their own, read into classes that transformers 5 has.
+"""Ports of checkpoints with custom code, into classes of transformers 5.
 
 A module has ``load`` for an encoder or ``load_classifier`` for a reranker, or both.
 """
@@ -8,5 +8,5 @@ from typing import Any
 
 
 def port(architecture: str) -> Any:
-    """Return the module of an architecture, by the name that an entry gives it."""
+    """Return the module of an architecture, by its name in a registry entry."""
     return import_module(f"{__name__}.{architecture.replace('-', '_')}")

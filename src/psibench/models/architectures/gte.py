@@ -1,8 +1,8 @@
 """GTE's encoder, stored as model type `new` (gte-multilingual-base, stella_en_400M_v5).
 
-transformers has this network as `gte` and renames the weights itself; only the config is of the
-old kind. Its static NTK scaling of the rotary angles by a factor f (base times f, frequencies
-divided by f^(2/d)) is linear scaling by f^(2/d) of angles with base theta times f.
+transformers has this network as `gte` and renames the weights itself; only the config differs. The
+checkpoints' static NTK scaling of rotary angles by a factor f (base times f, frequencies divided by
+f^(2/d)) equals linear scaling by f^(2/d) of angles with base theta times f.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from psibench.errors import InputError
-from psibench.models.weights import check_config, load_port
+from psibench.models.weights import check_network_config, load_port
 
-REQUIRED = {
+_REQUIRED_CONFIG = {
     "model_type": "new",
     "position_embedding_type": "rope",
     "layer_norm_type": "layer_norm",
     "pack_qkv": True,
     "logn_attention_scale": False,
 }
-KEPT = (
+_CONFIG_KEYS = (
     "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
     "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob", "layer_norm_eps",
     "max_position_embeddings", "type_vocab_size", "initializer_range", "pad_token_id",
@@ -28,10 +28,10 @@ KEPT = (
 
 
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-    """Load transformers' GteModel from a checkpoint of the old kind.
+    """Load transformers' GteModel from a checkpoint of model type `new`.
 
-    ``options`` are for ``from_pretrained``. Raises InputError if the config asks for what that
-    class has not, or weights are missing.
+    ``options`` are for ``from_pretrained``. Raises InputError if the config has a feature that the
+    class does not support, or weights are missing.
     """
     from transformers import GteModel
 
@@ -48,28 +48,31 @@ def load_classifier(folder: Path, config: Mapping[str, Any]) -> Any:
 
 
 def gte_config(folder: Path, config: Mapping[str, Any], **fields: Any) -> Any:
-    """Write the old config.json as transformers' GteConfig, with other fields beside it.
+    """Convert the checkpoint's config.json into transformers' GteConfig, with additional fields.
 
-    Raises InputError if it asks for what that class has not.
+    Raises InputError if it has a feature that the class does not support.
     """
     from transformers import GteConfig
 
-    check_config(config, REQUIRED, where=f"{folder}: architecture gte")
-    kept = {key: config[key] for key in KEPT if key in config}
-    return GteConfig(**kept, rope_parameters=rope_parameters(config), **fields)
+    check_network_config(config, _REQUIRED_CONFIG, where=f"{folder}: architecture gte")
+    shared = {key: config[key] for key in _CONFIG_KEYS if key in config}
+    return GteConfig(**shared, rope_parameters=rope_parameters(config), **fields)
 
 
 def rope_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the old config's rotary angles as transformers does.
+    """Convert the checkpoint's rotary angles into transformers' parameters.
 
-    Raises InputError if they are scaled otherwise than by a fixed NTK factor.
+    Raises InputError if they are not scaled by a fixed NTK factor.
     """
     theta = float(config.get("rope_theta", 10_000.0))
     scaling = config.get("rope_scaling")
     if scaling is None:
         return {"rope_type": "default", "rope_theta": theta}
     if scaling.get("type") != "ntk" or scaling.get("mixed_b") is not None:
-        raise InputError(f"architecture gte: rope_scaling {scaling!r}; supported: type ntk, null")
+        raise InputError(
+            f"architecture gte: found rope_scaling {scaling!r}; supported: type ntk without "
+            "mixed_b, or null"
+        )
     factor = float(scaling["factor"])
     head_size = config["hidden_size"] // config["num_attention_heads"]
     return {

@@ -1,11 +1,11 @@
-"""nomic-embed-text-v1.5 beyond the tokens it was trained on, as its card has it for 8,192.
+"""nomic-embed-text-v1.5 for texts longer than in training, as in its card for 8,192 tokens.
 
-Nussbaum et al. 2024, arXiv:2402.01613: texts longer than in training are read by dynamic NTK
-scaling of the rotary angles. With the card's factor f of 2 the base b of a text of L tokens, more
-than the T of training, becomes b (f L / T - (f - 1))^(d / (d - 2)), d the size of a head. In the
-checkpoint's code L is the length that a batch is padded to, and a long batch stays in force for
-shorter ones after it; here L is each text's own, so that what it is encoded beside changes nothing.
-Import inside functions only: it needs torch.
+Nussbaum et al. 2024, arXiv:2402.01613: dynamic NTK scaling of the rotary angles reads texts longer
+than in training. With the card's factor f of 2, a text of L tokens, more than the T of training,
+has the base b (f L / T - (f - 1))^(d / (d - 2)), where d is the size of a head. In the checkpoint's
+code L is the padded length of the batch, and a long batch also changes shorter ones after it. Here
+L is the length of each text, so that other texts change nothing. Import inside functions only: it
+needs torch.
 """
 
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ TRAINED, LONGEST = "max_trained_positions", "n_positions"
 
 
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> "LongNomic":
-    """Load transformers' NomicBertModel with angles that follow each text's length.
+    """Load transformers' NomicBertModel with angles that depend on each text's length.
 
-    ``options`` are those of ``from_pretrained``. Raises InputError if the checkpoint is another
-    model, or does not say how many tokens it was trained on and how many it takes.
+    ``options`` are for ``from_pretrained``. Raises InputError if the checkpoint is another model,
+    or does not declare its tokens in training and its longest input.
     """
     from transformers import NomicBertModel
 
@@ -34,15 +34,15 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     if absent or config.get("model_type") != "nomic_bert":
         raise InputError(
             f"{folder}: architecture nomic-long: found model_type {config.get('model_type')!r}, "
-            f"without {', '.join(absent) or 'nothing'}; supported: 'nomic_bert' with {TRAINED} "
-            f"and {LONGEST}"
+            f"and these keys are missing: {', '.join(absent) or 'none'}; supported: 'nomic_bert' "
+            f"with {TRAINED} and {LONGEST}"
         )
     model = load_port(NomicBertModel, folder, add_pooling_layer=False, **options)
     return LongNomic(model, trained=config[TRAINED], longest=config[LONGEST])
 
 
 class LongNomic(nn.Module):
-    """The network, told before each batch how long its texts are."""
+    """The network; it sets the lengths of the texts before each batch."""
 
     def __init__(self, model: Any, *, trained: int, longest: int) -> None:
         super().__init__()
@@ -53,9 +53,9 @@ class LongNomic(nn.Module):
         self.model, self.config = model, model.config
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the layer of the word embeddings."""
-        found: nn.Module = self.model.get_input_embeddings()
-        return found
+        """Return the layer of word embeddings."""
+        layer: nn.Module = self.model.get_input_embeddings()
+        return layer
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
         """Run the network on texts padded on the right."""
@@ -73,7 +73,7 @@ class Angles(nn.Module):
         self.lengths: Tensor | None = None
 
     def bases(self, lengths: Tensor) -> Tensor:
-        """Return the base of each text's angles: as trained up to the length of training."""
+        """Return the base of each text's angles; up to the length in training it is unchanged."""
         stretch = (FACTOR * lengths.double() / self.trained - (FACTOR - 1)).clamp(min=1.0)
         return self.theta * stretch ** (self.size / (self.size - 2))
 

@@ -2,10 +2,10 @@
 
 Section 3.1: the decoder's states are queries of a cross-attention over trained latents, then of a
 feed-forward block gated by GELU, each with a residual; the mean over tokens is the vector. Section
-3.2: tokens of the instruction are left out of the mean. Names of weights, the norms before both
-blocks and the scale are those of the checkpoint's own code (modeling_nvembed.py of NV-Embed-v2),
-which needs transformers 4. That code attends to whole texts, whatever window the config names.
-Import inside functions only: it needs torch.
+3.2: the mean leaves out the instruction's tokens. Weight names, the norms before both blocks and
+the scale follow the checkpoint's code (modeling_nvembed.py of NV-Embed-v2), which needs
+transformers 4. That code attends to whole texts, whatever window the config names. Import inside
+functions only: it needs torch.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,14 @@ from torch import Tensor, nn, randn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from psibench.models.architectures import bidirectional
-from psibench.models.weights import check_config, read_tensors, round_parameters, set_weights
+from psibench.models.weights import (
+    check_network_config,
+    read_tensors,
+    round_parameters,
+    set_weights,
+)
 
-# Of the checkpoint's LatentAttentionConfig.
+# Defaults of the checkpoint's LatentAttentionConfig.
 DEFAULTS = {
     "num_latents_value": 512,
     "num_cross_heads": 8,
@@ -27,22 +32,23 @@ DEFAULTS = {
     "latent_dim": 4096,
     "cross_dim_head": 4096,
 }
-PREFIX = "latent_attention_model."
+_LATENT_PREFIX = "latent_attention_model."
 
 
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> "NvEmbed":
-    """Load both parts of a checkpoint.
+    """Load the decoder and the latent attention of a checkpoint.
 
     Raises InputError if the config describes another network, or weights are missing or left over.
     """
     kind = {"model_type": config.get("model_type")}
-    check_config(kind, {"model_type": "nvembed"}, where=f"{folder}: architecture nv-embed")
+    check_network_config(kind, {"model_type": "nvembed"}, where=f"{folder}: architecture nv-embed")
     text = dict(config["text_config"]) | {"model_type": "mistral", "sliding_window": None}
     names = {r"^embedding_model\.": ""}
     decoder = bidirectional.load(folder, text, {**options, "key_mapping": names})
     latent = LatentAttention(DEFAULTS | dict(config.get("latent_attention_config") or {}))
-    weights = read_tensors(folder, lambda name: name.startswith(PREFIX))
-    set_weights(latent, {name.removeprefix(PREFIX): w for name, w in weights.items()}, folder)
+    weights = read_tensors(folder, lambda name: name.startswith(_LATENT_PREFIX))
+    weights = {name.removeprefix(_LATENT_PREFIX): tensor for name, tensor in weights.items()}
+    set_weights(latent, weights, folder)
     return NvEmbed(decoder, round_parameters(latent, options["dtype"]))
 
 
@@ -56,9 +62,9 @@ class NvEmbed(nn.Module):
         self.config = decoder.config
 
     def get_input_embeddings(self) -> nn.Module:
-        """Return the decoder's table of token embeddings."""
-        found: nn.Module = self.decoder.get_input_embeddings()
-        return found
+        """Return the decoder's layer of word embeddings."""
+        layer: nn.Module = self.decoder.get_input_embeddings()
+        return layer
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> SimpleNamespace:
         """Return (rows, length, hidden) states as ``last_hidden_state``."""
@@ -69,7 +75,7 @@ class NvEmbed(nn.Module):
 class LatentAttention(nn.Module):
     """Cross-attention of tokens over latents, and a feed-forward block.
 
-    Submodules carry the checkpoint's names.
+    Submodules have the checkpoint's names.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -115,12 +121,12 @@ class LatentAttention(nn.Module):
     def _attend(self, block: Any, hidden: Tensor) -> Tensor:
         """Attend from each token to the latents; no token sees another.
 
-        Keys and values are one set for all rows, whose tokens are the queries of one row: a set
-        for each row would be rows times the memory.
+        All rows share one set of keys and values, and their tokens are the queries of a single row:
+        copies for each row would need rows times the memory.
         """
         fn = block["fn"]
 
-        def split(states: Tensor) -> Tensor:  # into (1, heads, places, dim_head)
+        def split(states: Tensor) -> Tensor:  # into (1, heads, tokens, dim_head)
             return states.reshape(1, -1, self.heads, states.shape[-1] // self.heads).transpose(1, 2)
 
         key, value = fn["to_kv"](block["norm_context"](self.latents)).chunk(2, dim=-1)
