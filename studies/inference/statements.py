@@ -19,9 +19,9 @@ import numpy as np
 from worlds import LAYOUTS, World, draw_queries, draw_scores, expected_scores
 
 from psibench.metrics.aggregate import holm
+from psibench.metrics.constants import SIGNIFICANCE_LEVEL
 from psibench.metrics.psi import RowData, estimate_row
 from psibench.report.verdict import shown_interval, verdicts
-from psibench.metrics.constants import SIGNIFICANCE_LEVEL
 
 CONTROL = "control"
 

@@ -407,7 +407,7 @@ def test_a_source_that_is_no_plain_file(tmp_path, monkeypatch, capsys, place, na
     PLACES[place](Path(name))
     code = check_source(name)
     printed = capsys.readouterr()
-    assert code == REFUSED or "not there yet" in printed.out
+    assert code == REFUSED or "missing: " in printed.out
     assert code == (REFUSED if place == "a pipe" else code)
 
 
@@ -434,7 +434,7 @@ def test_the_name_of_a_file(tmp_path, monkeypatch, capsys, name, data, words):
     printed = capsys.readouterr()
     told = printed.err + printed.out
     assert (words or "") in told
-    assert code == (OK if words is None or "not there yet" in told else REFUSED), told
+    assert code == (OK if words is None or "missing: " in told else REFUSED), told
     assert told.isascii()
     assert "\x1b" not in told
 

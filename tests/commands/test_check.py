@@ -92,10 +92,10 @@ def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, c
     assert lines.pop(3).startswith("      no known-item query from 4 documents; planned queries ")
     assert lines[2:6] == [
         "    eng-Latn, general: 4 documents; words: median 101, nine in ten below 242, at most 301",
-        "      too few documents: with fewer than 30 nothing is tested; docs/own-corpus.md says "
+        "      too few documents: with fewer than 30 nothing is tested; docs/own-corpus.md shows "
         "how many are enough",
         "      tokens (embedded:all-MiniLM-L6-v2): median 101, nine in ten below 242, at most 301",
-        "      minilm-first-128 is given 128 tokens: it will not see 29% of the text, the end of "
+        "      minilm-first-128 reads 128 tokens: 29% of the text is cut off, the end of "
         "25% of the documents",
     ]
 
@@ -124,14 +124,14 @@ def test_a_config_says_what_an_embedding_api_is_not_sent(tmp_path, capsys, promp
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     # 301 + 3 x 101 tokens; 126 are sent beside [CLS] and [SEP], 116 with a prompt of ten:
     # 175 (185) of 604 are not.
-    not_seen = f"{31 if prompt else 29}% of the text, the end of 25% of the documents"
+    cut = f"{31 if prompt else 29}% of the text is cut off, the end of 25% of the documents"
     assert f"tokens ({tokenizer}): median 101, nine in ten below 242, at most 301" in lines
-    assert f"here is sent 128 tokens: it will not see {not_seen}" in lines
-    why = "its tokenizer owner/name is not on this machine; it is downloaded to run"
-    assert f"elsewhere is sent 128 tokens ({why}): it will not see about {not_seen}" in lines
+    assert f"here receives 128 tokens: {cut}" in lines
+    why = "its tokenizer owner/name is not on this machine; a run downloads it"
+    assert f"elsewhere receives 128 tokens ({why}): about {cut}" in lines
 
 
-def test_what_searches_for_others_is_told_with_the_text_that_it_will_not_see(tmp_path, capsys):
+def test_component_models_are_listed_with_their_cut(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("word " * 600)
     source = {"kind": "files", "paths": [str(tmp_path / "a.txt")]}
     first = {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "all-minilm-l6-v2"}
@@ -145,9 +145,9 @@ def test_what_searches_for_others_is_told_with_the_text_that_it_will_not_see(tmp
         },
     }
     assert main(["check", str(write_config(tmp_path, config))]) == 0
-    told = re.findall(r"(\S+) is given (\d+) tokens.* of the (\S+)", capsys.readouterr().out)
-    of = "passages"
-    assert told == [("all-minilm-l6-v2", "256", of), ("minilm-first-128", "128", of)]
+    listed = re.findall(r"(\S+) reads (\d+) tokens.* of the (\S+)", capsys.readouterr().out)
+    unit = "passages"
+    assert listed == [("all-minilm-l6-v2", "256", unit), ("minilm-first-128", "128", unit)]
 
 
 def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):
@@ -229,9 +229,7 @@ def test_everything_that_is_missing_is_named(tmp_path, monkeypatch, capsys):
     config = {"benchmarks": benchmarks, "models": ["mine", "given"], "registry": registry}
     assert main(["check", str(write_config(tmp_path, config))]) == 0
     lines = capsys.readouterr().out.splitlines()
-    missing = [
-        line.removeprefix("  not there yet: ") for line in lines if "not there yet: " in line
-    ]
+    missing = [line.removeprefix("  missing: ") for line in lines if line.startswith("  missing: ")]
     assert [line.split(":")[:2] for line in missing] == [
         ["config key benchmarks.p.source", " ./release"],
         ["model 'mine'", " checkpoint './not/there'"],
@@ -243,7 +241,7 @@ def test_everything_that_is_missing_is_named(tmp_path, monkeypatch, capsys):
     ]  # fmt: skip
 
 
-def test_what_is_wrong_is_an_error_and_what_is_missing_is_told_with_it(tmp_path, capsys):
+def test_an_invalid_config_also_names_missing_files(tmp_path, capsys):
     wrong = {"backend": "runs", "path": "not-there.trec"}
     config = {"benchmarks": {"s": SQUAD, "t": SQUAD}, "models": ["absent", "m"]}
     path = write_config(tmp_path, config | {"registry": {"m": wrong, "absent": MISSING}})
@@ -297,8 +295,8 @@ def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys):
     assert main(["check", str(path)]) == 0
     printed = capsys.readouterr().out
     assert (
-        "thirds: 1,200 queries of 400 documents in 10 clusters; a PSI of 0.26 the verdict is “sensitive to position” "
-        in printed
+        "thirds: 1,200 queries of 400 documents in 10 clusters; for a PSI of 0.26 the verdict is "
+        "“sensitive to position” in about 8 of 10 cases" in printed
     )
 
 

@@ -145,7 +145,7 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
 
 def test_a_thinking_model_s_cost_is_said_to_be_an_assumption(folder, capsys):
     path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"thinks": True}})
-    assert "thinks: assumes 1,000 tokens per reply; it may be several times" in estimate(capsys, path)
+    assert "thinks: assumes 1,000 tokens per reply; it may be several" in estimate(capsys, path)
 
 
 def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folder, capsys):

@@ -71,8 +71,8 @@ def test_an_id_that_is_not_there_ends_with_code_2_and_says_what_is_near(capsys):
     )
     assert main(["models", "nope"]) == 2
     said = capsys.readouterr().err
-    assert "model 'nope' is neither an id of the registry nor a folder. `psibench models` lists" in said
-    assert "lists the ids, with --config FILE also those of a config; or give a" in said
+    assert "'nope' is neither an id of the registry nor a folder. `psibench models` lists" in said
+    assert "lists the ids (with --config FILE also the ids of a config); or give the" in said
     assert "did you mean" not in said
 
 

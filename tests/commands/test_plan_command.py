@@ -76,7 +76,7 @@ def test_a_csv_in_no_folder_is_refused_before_anything_is_counted(folder, capsys
     assert main(["plan", "--csv", "nope/x.csv"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "--csv nope/x.csv: folder nope does not exist; create it, or name another file" in printed.err
+    assert "--csv nope/x.csv: folder nope does not exist; create it" in printed.err
     assert not (folder / "nope").exists()
 
 

@@ -90,7 +90,7 @@ def test_options_that_do_not_fit_are_refused_in_words(folder, options, said, cap
     [
         ("insertion", "bm25", "no vectors"),
         ("insertion", "minilm-maxsim", "late interaction"),
-        ("insertion", "nope", "`psibench models` lists the ids; or give the folder of a checkpoint"),
+        ("insertion", "nope", "lists the ids; or give the folder of a checkpoint"),
         ("saliency", "minilm-static", "gradients of a transformer"),
     ],
 )

@@ -84,7 +84,7 @@ def test_writes_all_tables_and_prints_what_they_come_to(files, capsys):
     assert "custom: mrr@10 by squad\n" in printed
     assert "bm25   0.750  " in printed
     assert "  varies with position; no control" in printed  # without a control
-    assert "\nbm25  Depends on position" in printed
+    assert "\nbm25  The questions may be the cause: add" in printed
 
 
 def test_without_a_folder_the_table_is_printed_and_nothing_written(files, capsys):
@@ -374,7 +374,7 @@ def test_graded_queries_that_were_not_drawn_from_all_are_warned_of(files, capsys
     path.write_text("".join(rows))
     assert main(arguments(files, buckets="squad", labelled=path)) == 0
     assert "warning: " in (printed := capsys.readouterr().err)
-    assert "people.tsv: graded queries and all queries differ in their distribution over squad (p = " in printed
+    assert "people.tsv: graded queries and all queries differ in their distribution" in printed
 
 
 def test_few_human_grades_correct_nothing(files, capsys):

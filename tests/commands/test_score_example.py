@@ -76,7 +76,7 @@ def test_models_that_chose_the_examples_queries_are_flagged(example):
     ("options", "said"),
     [
         (["--example", "--run", "a.trec"], "--example sets --run; leave out"),
-        (["--example", "--qrels", "q", "--max-tokens", "9"], "--example sets --qrels, --max-tokens"),
+        (["--example", "--qrels", "q", "--max-tokens", "9"], "sets --qrels, --max-tokens"),
         (["--run", "a.trec"], "missing --queries, --qrels"),
         ([], "try --example"),
     ],

@@ -68,7 +68,7 @@ def numbered(documents):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"scores": [0.5]}, "2 documents"),
+        ({"scores": [0.5]}, "documents 2 entries"),
         ({"query_index": [0]}, "query_index has 1 entries"),
         ({"query_index": [-1, 0]}, "query_index has -1"),
         ({"bucket_index": [0, 3]}, "bucket_index has 0 to 3; allowed: 0 to 2"),

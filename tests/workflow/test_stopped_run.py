@@ -63,7 +63,7 @@ def test_a_stopped_run_ends_its_job_and_goes_on(tmp_path: Path, number: signal.S
     process = start(project)
     said = stop(process, number, once=lambda: len(list(parts.rglob("part-*.parquet"))) >= 4)
     assert process.returncode == 128 + number
-    assert said.endswith("The same command goes on there.\n")
+    assert said.endswith("The same command continues from there.\n")
     assert "WorkflowError" not in said
     assert "Traceback" not in said
     assert (
@@ -89,7 +89,7 @@ def test_a_run_stops_while_its_scheduler_selects_jobs(tmp_path: Path, scheduler:
     process = start(project, "--", "--scheduler", scheduler, before=SLOW_SCHEDULERS)
     said = stop(process, signal.SIGTERM, once=(tmp_path / "selecting").exists)
     assert process.returncode == 128 + signal.SIGTERM
-    assert said.endswith("The same command goes on there.\n")
+    assert said.endswith("The same command continues from there.\n")
 
 
 def test_a_killed_job_is_named_with_its_log(tmp_path: Path) -> None:

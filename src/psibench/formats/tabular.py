@@ -373,7 +373,8 @@ def nested_pairs(
             ]
             if chunks:
                 row += [
-                    parse_number(end, where=of_query, column=f"an end of {shown(key)}") for end in ends
+                    parse_number(end, where=of_query, column=f"an end of {shown(key)}")
+                    for end in ends
                 ]
                 row += [None] * (2 - len(ends))
             for values, one in zip(rows.values(), row, strict=True):

@@ -337,8 +337,8 @@ FLAGS = {
     "at_ceiling": "finds nearly everything, so a position effect can hardly show",
     "no_lengths": "the test needs document lengths to compare documents, and they are unknown",
     "unplaced": "queries without a single evidence position (mixed, or no span) are in no bucket",
-    "given_unknown": "evidence is labelled by class, so its share in the model's input is unknown",
-    "filter_panel": "this retriever also selected the benchmark's queries",
+    "given_unknown": "evidence is labelled by class, so its share in the input is unknown",
+    "filter_panel": "this retriever also selected the queries of the benchmark",
     "position_blind": "the position-blind control: the questions cause any effect that it shows",
     "truncating": "the control that cuts off late evidence",
 }
