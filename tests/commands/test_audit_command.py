@@ -63,7 +63,7 @@ def test_the_exit_code_says_whether_more_is_cut_than_allowed(tmp_path, most, cod
     assert ("50.0% of the documents are cut, more than --max-cut" in said) == bool(code)
 
 
-def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
+def test_a_cut_tail_is_not_in_the_vector(tmp_path, capsys):
     # The first 400 tokens are about a garden, the last 200 about something else; 256 are read.
     about, other = "the garden has roses and tulips ", "a bank lends money at interest "
     for number in range(3):
@@ -84,7 +84,7 @@ def test_the_tail_of_a_cut_document_is_not_in_its_vector(tmp_path, capsys):
     assert "reads none of the compared documents completely" in printed
 
 
-def test_a_checkpoint_folder_is_read_at_the_length_that_it_names(tmp_path, capsys):
+def test_a_checkpoint_folder_has_its_declared_length(tmp_path, capsys):
     checkpoint = tmp_path / "copy"
     shutil.copytree(resolve_checkpoint("embedded:all-MiniLM-L6-v2"), checkpoint)
     corpus = tmp_path / "in"
@@ -124,7 +124,7 @@ def test_positions_are_checked_without_weights(tmp_path, capsys):
     assert "max_tokens 513 is more than its 512 positions" in capsys.readouterr().err
 
 
-def test_what_an_embedding_api_is_not_sent_is_counted_without_asking_it(tmp_path, monkeypatch):
+def test_the_cut_of_an_embedding_api_needs_no_request(tmp_path, monkeypatch):
     entry = EmbeddingApiModel(
         backend="embedding-api",
         url="http://127.0.0.1:9/v1/embeddings",

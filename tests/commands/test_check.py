@@ -58,7 +58,7 @@ SQUAD = {"recipe": "squad_posq", "source": {"kind": "squad", "paths": ["not/ther
 
 
 @pytest.mark.parametrize("name", ["my.yaml", "my.YML"])
-def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_path, capsys, name):
+def test_a_valid_config_lists_steps_and_missing_files(tmp_path, capsys, name):
     path = write_config(tmp_path, {"benchmarks": {"s": SQUAD}, "models": ["bm25"]}, name)
     assert main(["check", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -69,12 +69,12 @@ def test_a_valid_config_says_what_it_would_run_and_what_is_not_there_yet(tmp_pat
     ]
     assert "missing: config key benchmarks.s.source: no file 'not/there.json'" in lines[3]
     assert lines[4] == (
-        "  paths of a config are read from the folder that psibench runs in, here "
+        "  paths in a config are relative to the folder that psibench runs in, here "
         f"{Path.cwd()}; {path.name} is in {tmp_path}"
     )
 
 
-def test_a_config_says_how_long_its_texts_are_and_what_no_model_sees(tmp_path, capsys):
+def test_check_prints_text_lengths_and_cuts(tmp_path, capsys):
     folder = tmp_path / "texts"
     folder.mkdir()
     for number in range(4):
@@ -166,7 +166,7 @@ def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):
         ("nowhere/posir.yaml", "a YAML file"),
     ],
 )
-def test_a_shipped_config_that_is_none_is_refused_with_the_names_there_are(name, expected, capsys):
+def test_an_unknown_shipped_config_is_refused_with_known_names(name, expected, capsys):
     assert main(["check", f"shipped:{name}"]) == 2
     assert f"no such file; expected {expected}" in capsys.readouterr().err
 
@@ -281,7 +281,7 @@ def test_the_models_of_translations_are_those_that_run(tmp_path, capsys):
     assert ", evaluated with bm25\n" in capsys.readouterr().out
 
 
-def test_queries_are_said_to_find_a_psi_before_a_model_is_run(tmp_path, capsys):
+def test_check_prints_the_smallest_psi_of_queries(tmp_path, capsys):
     rows = [
         {"_id": f"q{d}-{third}", "text": "what", "pos_corpus_id": f"d{d}", "pos_char_length": 90}
         | {"pos_char_span": [30 * third, 30 * third + 9], "target_position": None}

@@ -215,14 +215,14 @@ def test_several_systems_are_ranked_grouped_and_their_profiles_compared(tmp_path
     assert "mean by bucket, at equal documents" in printed
 
 
-def test_it_is_said_of_how_many_pairs_profiles_cannot_be_compared(tmp_path, capsys):
+def test_untested_pairs_of_profiles_are_counted(tmp_path, capsys):
     systems = {"all": np.ones_like(TRUNCATED), "cut": TRUNCATED, "one": FOUR["one"]}
     assert compare_all(tmp_path, systems) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "2 and 3; 2 pairs were not tested: too few documents" in printed
 
 
-def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_path, capsys):
+def test_several_systems_give_a_row_per_pair(tmp_path, capsys):
     out = tmp_path / "out"
     assert compare_all(tmp_path, FOUR, "--out", out) == 0
     rows = read_table(out / "comparison.parquet", COMPARED)
@@ -245,7 +245,7 @@ def test_tables_of_several_systems_have_a_row_a_pair_and_there_is_a_page(tmp_pat
         pytest.param("two", 0, "two is not significantly worse than one", id="equal to best"),
     ],
 )
-def test_a_build_fails_where_the_first_is_worse_than_any_family_wise(
+def test_a_build_fails_if_any_system_is_better(
     tmp_path, capsys, first, code, said
 ):
     systems = {first: FOUR[first]} | FOUR
@@ -256,7 +256,7 @@ def test_a_build_fails_where_the_first_is_worse_than_any_family_wise(
     assert len(error.splitlines()) == 3  # one a pair of the first
 
 
-def test_a_loss_that_is_significant_alone_may_not_be_so_of_ten_pairs(tmp_path, capsys):
+def test_a_loss_may_be_insignificant_among_ten_pairs(tmp_path, capsys):
     # Lower by .01 in 38 of 60 documents and higher in 22: T = 16 / sqrt(60) = 2.07, p .04 alone.
     worse = np.where(np.arange(60) < 38, -0.01, 0.01)[:, None]
     old = 0.9 * base_scores(60)
@@ -319,7 +319,7 @@ def test_two_models_of_a_run_are_found_by_their_ids(results, tmp_path, capsys):
     )
 
 
-def test_a_file_with_the_scores_of_several_models_is_refused_with_what_to_do(results, capsys):
+def test_scores_of_several_models_are_refused_with_a_remedy(results, capsys):
     path = results / "b/scores/eng-Latn-eng-Latn.parquet"
     assert run(path, path, "--results", results) == 2
     assert "has scores of 2 models (long, short); give two or more" in capsys.readouterr().err

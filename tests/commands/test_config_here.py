@@ -43,7 +43,7 @@ def test_check_without_files_reads_the_config_of_this_folder(
     ("words", "config"),
     [([], "psibench.yaml"), (["results/psi_table.csv"], "psibench.yaml"), (["o.yaml"], "o.yaml")],
 )
-def test_run_takes_the_config_of_this_folder_unless_another_is_named(
+def test_run_uses_the_config_of_this_folder_by_default(
     here: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], config: str
 ) -> None:
     Path("o.yaml").write_text(Path("psibench.yaml").read_text())

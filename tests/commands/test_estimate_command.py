@@ -85,7 +85,7 @@ def row_of(capsys, path, **of):
 # Language models
 
 
-def test_a_row_per_task_and_model_with_what_they_rest_on(folder, capsys):
+def test_each_task_and_model_has_a_row(folder, capsys):
     path = config(folder, benchmarks={"mine": MINE, "known": SQUAD})
     printed = estimate(capsys, path)
     lines = [line.split() for line in printed.splitlines()]
@@ -143,12 +143,12 @@ def test_a_model_without_price_says_what_to_add(folder, capsys):
     ) in estimate(capsys, uncounted)
 
 
-def test_a_thinking_model_s_cost_is_said_to_be_an_assumption(folder, capsys):
+def test_the_cost_of_a_thinking_model_is_an_assumption(folder, capsys):
     path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"thinks": True}})
     assert "thinks: assumes 1,000 tokens per reply; it may be several" in estimate(capsys, path)
 
 
-def test_a_model_that_is_not_served_any_more_is_told_by_estimate_and_check(folder, capsys):
+def test_estimate_and_check_report_retired_models(folder, capsys):
     retired = {"since": "2020-01-31", "instead": "take another"}
     path = config(folder, llms=LLMS | {"paid": LLMS["paid"] | {"retired": retired}})
     said = "not served since 2020-01-31: take another"

@@ -100,7 +100,7 @@ def test_release_built_and_exported_equals_the_release(tmp_path, prefix_ids):
             assert after[place][column].equals(frame[column]), (place, column)
 
 
-def test_ids_stay_in_all_languages_where_one_language_has_an_id_without_the_domain(
+def test_ids_keep_prefixes_unless_all_languages_have_them(
     tmp_path, results
 ):
     odd = pl.Series(["game/9", "other"])
@@ -152,14 +152,14 @@ def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys
     assert sorted(p.name for p in tmp_path.iterdir()) == ["release", "results"]
 
 
-def test_lengths_that_the_layout_needs_and_the_benchmark_lacks_are_named(tmp_path, results, capsys):
+def test_missing_lengths_of_a_layout_are_named(tmp_path, results, capsys):
     unknown = pl.lit(None, pl.Int32).alias("pos_token_length")
     change(results, "eng-Latn", "queries", "game", lambda rows: rows.with_columns(unknown))
     assert run(results, tmp_path / "out") == 2
     assert "2 queries have no pos_token_length" in capsys.readouterr().err
 
 
-def test_evidence_that_is_no_one_span_needs_extra_and_survives_the_round_trip(
+def test_evidence_without_one_span_needs_extra(
     tmp_path, results, capsys
 ):
     odd = {

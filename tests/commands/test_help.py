@@ -45,7 +45,7 @@ def test_every_command_says_what_it_is_for(name, capsys):
         (["plan", "--nope"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
     ],
 )
-def test_what_is_no_command_or_the_beginning_of_an_option_is_refused(given, said, capsys):
+def test_unknown_commands_and_abbreviated_options_are_refused(given, said, capsys):
     with pytest.raises(SystemExit) as ended:
         main(given)
     assert ended.value.code == 2
@@ -53,7 +53,7 @@ def test_what_is_no_command_or_the_beginning_of_an_option_is_refused(given, said
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "many"])
-def test_a_number_of_cores_on_which_a_run_would_never_end_is_refused(number, capsys):
+def test_an_impossible_number_of_cores_is_refused(number, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["run", "--cores", number, "nope.yaml"])
     assert ended.value.code == 2
@@ -61,7 +61,7 @@ def test_a_number_of_cores_on_which_a_run_would_never_end_is_refused(number, cap
 
 
 @pytest.mark.parametrize("given", [("--directory", "elsewhere"), ("--cores", "0"), ("-c", "0")])
-def test_options_that_psibench_gives_snakemake_are_refused_behind_those_of_run(given, capsys):
+def test_reserved_snakemake_options_are_refused(given, capsys):
     assert main(["run", "my.yaml", "--dry-run", "--", *given]) == 2
     assert f"{given[0]} cannot be passed to Snakemake here" in capsys.readouterr().err
 
@@ -95,7 +95,7 @@ def test_caches_are_here_where_home_cannot_be_written(home, tmp_path, environmen
     assert "is not writable; using caches in" in capsys.readouterr().err
 
 
-def test_downloads_in_a_home_that_can_only_be_read_are_still_found(
+def test_downloads_in_a_read_only_home_are_found(
     tmp_path, environment, monkeypatch
 ):
     environment["HOME"] = str(tmp_path / "home")
@@ -109,7 +109,7 @@ def test_downloads_in_a_home_that_can_only_be_read_are_still_found(
         assert (Path(environment["XDG_CACHE_HOME"]) / snapshot).read_text() == "{}"
 
 
-def test_a_user_id_without_a_passwd_entry_gets_a_name_and_a_home(tmp_path, environment):
+def test_a_user_without_passwd_entry_gets_a_home(tmp_path, environment):
     for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
         environment.pop(name, None)
     script = (

@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_the_texts_are_counted_and_named_as_seen_from_the_config(folder, capsys):
+def test_texts_are_counted_and_named_relative_to_the_config(folder, capsys):
     for name in ("one.txt", "two.md"):
         (folder / "texts" / name).write_text("a text")
     assert main(["init", "mine", "--corpus", "texts"]) == 0
@@ -32,7 +32,7 @@ def test_the_texts_are_counted_and_named_as_seen_from_the_config(folder, capsys)
         ({}, "texts/*.txt", "no file or folder matches"),
     ],
 )
-def test_a_corpus_that_is_not_there_is_refused_before_anything_is_written(
+def test_a_missing_corpus_is_refused_before_writing(
     folder, capsys, files, corpus, said
 ):
     for name, content in files.items():
@@ -68,7 +68,7 @@ def test_a_file_is_no_folder_for_a_config(folder, capsys):
     assert "FOLDER mine is a file; name a folder" in capsys.readouterr().err
 
 
-def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
+def test_any_folder_name_survives_the_config(folder, capsys):
     name = "c\x01\x85\u2028: #tr\U0001f600 'x\""
     (folder / name).mkdir()
     (folder / name / "a.txt").write_text("a text")

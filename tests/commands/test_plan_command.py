@@ -45,7 +45,7 @@ def plan(folder, capsys, config, *argv):
     return capsys.readouterr().out.splitlines(), pl.read_csv("plan.csv")
 
 
-def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
+def test_stages_are_summed_and_unknown_values_named(folder, capsys):
     lines, rows = plan(folder, capsys, CONFIG, "--by", "model")
     of_mine = rows.filter(stage="encode", by="mine")
     (encode,) = (line.split() for line in lines if line.split()[:2] == ["encode", "mine"])
@@ -66,13 +66,13 @@ def test_stages_are_added_up_and_what_is_not_known_is_named(folder, capsys):
     assert "Disk use of unsized unknown: its entry has no dimensions (dim" in told
 
 
-def test_what_gpu_hours_are_by_is_said_only_where_there_are_some(folder, capsys):
+def test_assumptions_of_gpu_hours_are_printed_if_used(folder, capsys):
     lines, rows = plan(folder, capsys, CONFIG | {"models": ["bm25"]})
     assert rows["gpu_minutes"].count() == 0
     assert "TFLOPS" not in "\n".join(lines)
 
 
-def test_a_csv_in_no_folder_is_refused_before_anything_is_counted(folder, capsys):
+def test_a_csv_without_its_folder_is_refused_first(folder, capsys):
     assert main(["plan", "--csv", "nope/x.csv"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -139,7 +139,7 @@ def test_a_local_release_is_counted_by_its_rows(folder, capsys):
     assert (encode["basis"], encode["items"]) == ("source", 2 + 1)
 
 
-def test_a_job_longer_than_one_may_be_is_named_with_what_cuts_it(folder, capsys):
+def test_too_long_jobs_are_named_with_a_remedy(folder, capsys):
     config = CONFIG | {"benchmarks": {"large": LARGE}, "models": ["mine"]}
     config["encoding"] = {"shards": 1, "gpu_tflops": 100}
     (folder / "longest.yaml").write_text(yaml.safe_dump({"longest_minutes": 60}))
@@ -159,7 +159,7 @@ def test_a_job_longer_than_one_may_be_is_named_with_what_cuts_it(folder, capsys)
     assert "too long" not in capsys.readouterr().out
 
 
-def test_a_sample_of_few_local_files_is_planned_at_what_it_takes(folder, capsys):
+def test_a_small_local_sample_is_planned_exactly(folder, capsys):
     (folder / "texts").mkdir()
     for name, n_words in {"a": 20, "b": 30, "c": 90}.items():  # the last is too long
         text = " ".join(f"{name}{number}" for number in range(n_words))

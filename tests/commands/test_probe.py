@@ -43,7 +43,7 @@ def probe(folder: Path, name: str, *options: str, model: str = "minilm-static") 
     return main(["probe", name, model, str(folder / "corpus"), *options])
 
 
-def test_a_folder_of_texts_gives_a_printed_summary_and_both_tables(folder, capsys):
+def test_a_folder_of_texts_gives_a_summary_and_tables(folder, capsys):
     out, name = folder / "found.parquet", "removal"
     assert probe(folder, name, "--n", "4", "--out", str(out)) == 0
     printed = capsys.readouterr().out

@@ -134,7 +134,7 @@ def test_missing_tables_are_named_with_the_command_that_makes_them(folder, capsy
     assert f"`psibench run {path} {table} " in message
 
 
-def test_a_task_that_no_benchmark_has_is_refused_with_the_tasks_there_are(folder, capsys):
+def test_an_unknown_task_is_refused_with_known_tasks(folder, capsys):
     message = refusal(capsys, "render", "summarise", "--row", "d1", "--config", config(folder))
     assert "no benchmark in the config has the task 'summarise'; tasks: " in message
     assert "propose_questions, locate_span" in message

@@ -141,7 +141,7 @@ def test_queries_and_qrels_of_several_files_are_put_together(files):
     assert main(arguments(files, out=files / "none", **twice)) == 2
 
 
-def test_several_runs_share_the_tables_and_do_not_move_each_other(files):
+def test_several_runs_share_tables_without_interaction(files):
     content = (files / "bm25.trec").read_bytes()
     (files / "other.trec.gz").write_bytes(gzip.compress(content))
     runs = [files / "bm25.trec", files / "other.trec.gz"]
@@ -168,7 +168,7 @@ def test_length_edges_replace_those_of_posir(files, capsys):
     capsys.readouterr()
     edges = ["--length-edges", "300"]
     assert main([*arguments(files), *edges, "--no-length-buckets"]) == 2
-    assert "give one of them" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_a_run_that_finds_only_documents_judged_irrelevant_scores_zero(files, capsys):
@@ -213,7 +213,7 @@ def test_bad_options_give_one_message_and_nothing_written(files, capsys, name):
     assert not (files / "out").exists()
 
 
-def test_unknown_and_unjudged_queries_are_left_out_only_where_that_is_said(files, capsys):
+def test_unknown_and_unjudged_queries_need_options(files, capsys):
     run, qrels = files / "bm25.trec", files / "qrels.tsv"
     run.write_text(run.read_text() + "".join(f"x{i} Q0 d 1 0.5 r\n" for i in range(9)))
     assert main(arguments(files)) == 2
@@ -311,7 +311,7 @@ def labelled(tmp_path):
     return tmp_path
 
 
-def test_queries_with_a_class_and_no_span_are_scored_by_class(labelled, capsys):
+def test_queries_without_span_are_scored_by_class(labelled, capsys):
     given = {"queries": labelled / "queries.jsonl", "metrics": "mrr@10"}
     assert main(arguments(labelled, **given)) == 0
     row = read_table(labelled / "out" / "psi_table.parquet", PSI_TABLE).row(0, named=True)
@@ -332,7 +332,7 @@ def test_queries_with_a_class_and_no_span_are_scored_by_class(labelled, capsys):
         ({"max_tokens": "all"}, "--max-tokens needs pos_char_length for every query"),
     ],
 )
-def test_what_needs_spans_or_lengths_is_refused_where_there_are_none(
+def test_missing_spans_or_lengths_are_refused(
     labelled, capsys, change, message
 ):
     assert main(arguments(labelled, queries=labelled / "queries.jsonl", **change)) == 2
@@ -367,7 +367,7 @@ def test_human_grades_show_where_labels_err_and_correct_the_means(files, capsys)
     assert "labelled" in read_provenance(files / "out" / "corrected_scores.parquet")["inputs"]
 
 
-def test_graded_queries_that_were_not_drawn_from_all_are_warned_of(files, capsys):
+def test_unrepresentative_graded_queries_are_warned_of(files, capsys):
     path = graded(files, n=80)
     lines = path.read_text().splitlines(keepends=True)
     rows = [line for i, line in enumerate(lines[:-1]) if i < 25 or i % 2]  # 40 even, 12 odd ids
@@ -416,7 +416,7 @@ def write_chunks(files):
     return files / "run.jsonl"
 
 
-def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, capsys):
+def test_chunks_are_scored_by_document_and_span(files, capsys):
     assert main(arguments(files, buckets="thirds", run=write_chunks(files))) == 0
     means = read_table(files / "out" / "psi_table.parquet", PSI_TABLE)
     by_metric = dict(means.filter(length_bucket="all").select("metric", "mean").iter_rows())
@@ -439,7 +439,7 @@ def test_a_run_of_chunks_is_scored_by_document_and_by_span(files, capsys):
     assert "span-recall@1     run        1.000" in printed
 
 
-def test_runs_of_chunks_and_of_documents_share_the_metrics_of_documents(files, capsys):
+def test_chunk_and_document_runs_share_document_metrics(files, capsys):
     runs = [write_chunks(files), files / "bm25.trec"]
     assert main(arguments(files, run=runs, buckets="thirds")) == 0
     assert "no chunks in bm25: span metrics are not reported" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def example(tmp_path_factory):
     return place / "psibench-example", done.stdout
 
 
-def test_the_example_prints_a_word_for_each_model_what_to_do_and_who_asked(example):
+def test_the_example_prints_verdicts_and_the_author(example):
     _, printed = example
     assert len(printed.splitlines()) <= 20
     for said in (
@@ -41,7 +41,7 @@ def test_the_example_prints_a_word_for_each_model_what_to_do_and_who_asked(examp
         assert said in printed
 
 
-def test_the_examples_means_are_those_of_pytrec_eval_on_its_files(example):
+def test_the_example_means_equal_pytrec_eval(example):
     folder, _ = example
     table = read_table(folder / "psi_table.parquet", PSI_TABLE).filter(evidence="all")
     judged: dict[str, dict[str, int]] = {}
@@ -86,7 +86,7 @@ def test_files_of_ones_own_or_the_example(options, said, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_the_page_on_reading_the_result_shows_what_the_example_prints(example):
+def test_docs_show_the_table_of_the_example(example):
     _, printed = example
     page = (REPOSITORY / "docs" / "psi.md").read_text("utf-8")
     block = page.split("```\n")[1]

@@ -80,7 +80,7 @@ def test_what_lies_beyond_the_tokens_is_not_visible(files, capsys):
 
 
 @pytest.mark.parametrize(("tokens", "share"), [(152, 0.0), (153, 4 / 6), (154, 1.0)])
-def test_evidence_is_visible_as_far_as_the_last_token_of_its_own(files, tokens, share):
+def test_evidence_is_visible_up_to_the_last_token(files, tokens, share):
     """Of [CLS], [SEP] and 150 words the last ends at 899; of 151 at 905, of 152 at 911."""
     queries = [json.loads(line) for line in (files / "queries.jsonl").read_text().splitlines()]
     for query in queries:

@@ -100,7 +100,7 @@ SEVERAL = QUERIES.with_columns(
 )
 
 
-def test_several_spans_are_in_the_third_they_all_fall_in_or_mixed():
+def test_several_spans_have_their_common_third_or_are_mixed():
     table = scores(queries=SEVERAL)
     assert table["target_position"].to_list() == ["mixed", "middle", "end"]
     assert table["target_positions"].to_list() == ["beginning, end", "middle", "end"]
@@ -117,7 +117,7 @@ def test_several_spans_are_in_the_third_they_all_fall_in_or_mixed():
         pytest.param(None, [1.0, 1.0, 1.0], id="no limit"),
     ],
 )
-def test_visible_of_several_spans_is_the_share_of_all_their_characters(ends, visible):
+def test_visible_share_covers_all_characters_of_several_spans(ends, visible):
     read = ends and pl.DataFrame({"query_id": ["q1", "q2", "q3"], "visible_char_end": ends})
     assert scores(queries=SEVERAL, visible_char_end=read)["visible"].to_list() == visible
 
@@ -177,7 +177,7 @@ def test_rows_hold_both_means_and_every_bucket_null_where_empty():
     assert (row["mean"], row["mean_of_buckets"]) == pytest.approx((1.75 / 3, 1.65 / 3))
 
 
-def test_queries_without_a_score_of_a_metric_are_left_out_of_its_rows():
+def test_queries_without_a_score_are_left_out():
     frame = many(40).with_columns(
         pl.when(pl.col("query_id") < "q120").then("ndcg@10").alias("span-recall@1")
     )
@@ -239,7 +239,7 @@ def test_adjusted_p_values_by_hand(adjusted, expected):
     np.testing.assert_allclose(adjusted(np.array([0.04, np.nan, 0.01, 0.02])), expected)
 
 
-def test_p_values_are_adjusted_over_the_models_and_those_of_domains_apart():
+def test_p_values_of_domains_are_adjusted_separately():
     models = [many(drop=0.1 * k, seed=k, domain=["law", "art"] * 240) for k in range(4)]
     table = tables(*models, domains=True).psi.filter(evidence="all")
     for is_of_all, adjusted in ((True, holm), (False, benjamini_hochberg)):
@@ -247,7 +247,7 @@ def test_p_values_are_adjusted_over_the_models_and_those_of_domains_apart():
         assert own["p_adjusted"].to_list() == adjusted(own["p_position"].to_numpy()).tolist()
 
 
-def test_models_are_compared_with_the_control_and_it_is_not_with_itself():
+def test_all_models_except_the_control_are_compared_with_it():
     table = tables(many(seed=1), many(drop=0.9, seed=2), control="m0").psi.filter(evidence="all")
     assert ["position_blind" in flags for flags in table["flags"]] == [True, False]
     assert table["control"].to_list() == [None, "m0"]
@@ -255,7 +255,7 @@ def test_models_are_compared_with_the_control_and_it_is_not_with_itself():
     assert table["p_control_adjusted"][1] < 0.001
 
 
-def test_copies_of_documents_in_one_cluster_add_nothing_to_a_comparison():
+def test_copies_within_a_cluster_do_not_change_a_comparison():
     def copied(frame: pl.DataFrame, *, cluster: bool) -> pl.DataFrame:
         own = pl.col("document_id") if cluster else pl.lit(None, pl.String)
         ids = ("query_id", "document_id")
@@ -280,7 +280,7 @@ def test_copies_of_documents_in_one_cluster_add_nothing_to_a_comparison():
 
 
 @pytest.mark.parametrize("n_lost", [0, 12])
-def test_two_input_lengths_score_alike_where_the_shorter_one_holds_the_document(n_lost):
+def test_two_input_lengths_score_short_documents_alike(n_lost):
     # Every other document is whole in the shorter input, which scores there as the longer one. Two
     # documents' queries may have no score.
     whole = [float(i // 6 % 2) for i in range(480)]
@@ -315,7 +315,7 @@ NO_SPAN = {
 }
 
 
-def test_mixed_evidence_is_in_no_third_and_has_a_row_of_its_own():
+def test_mixed_evidence_has_a_separate_row_and_no_third():
     # Two thirds hold one query each (1.0, 0.5); a third query, of both, scores 0.3.
     target = ["beginning", "end", "mixed"]
     frame = made([(10, 1.0), (700, 0.5), (20, 0.3)], target_position=target)
@@ -332,7 +332,7 @@ def test_mixed_evidence_is_in_no_third_and_has_a_row_of_its_own():
     assert "unplaced" not in psi(frame, schemes=["squad"]).item(0, "flags")
 
 
-def test_evidence_that_was_not_found_counts_in_the_means_and_is_in_no_bucket():
+def test_unknown_evidence_counts_in_means_but_has_no_bucket():
     # A document that is read in part: what was given of evidence without a place is not known.
     frame = made(
         [(10, 1.0), (700, 0.5), (20, 0.3)], target_position=["beginning", "end", "unknown"]
@@ -356,7 +356,7 @@ def test_evidence_that_was_not_found_counts_in_the_means_and_is_in_no_bucket():
         assert held["n_queries"].sum() == 2
 
 
-def test_what_is_known_by_class_alone_has_no_rows_of_visible_evidence():
+def test_evidence_known_by_class_has_no_visible_rows():
     many_classes = ["beginning", "middle", "end"] * 160
     frame = many().with_columns(target_position=pl.Series(many_classes))
     by_class = frame.with_columns(pl.lit(v).alias(name) for name, v in NO_SPAN.items())
@@ -371,7 +371,7 @@ def test_what_is_known_by_class_alone_has_no_rows_of_visible_evidence():
     assert row.select(same).equals(plain.select(same))
 
 
-def test_models_are_not_compared_within_documents_that_hardly_hold_several_positions():
+def test_documents_with_one_position_are_compared_between_documents():
     # Of 2,040 documents 40 hold both thirds: no test between documents either, of unknown lengths.
     def frame(seed: int) -> pl.DataFrame:
         scores = np.random.default_rng(seed).random(2080)
@@ -405,7 +405,7 @@ def test_queries_are_ordered_by_span_or_by_their_thirds_middle():
     assert order.to_list() == pytest.approx([100, 300, 500, 300, 450.5])
 
 
-def test_views_of_one_size_but_other_queries_have_figures_of_their_own():
+def test_views_of_equal_size_have_separate_estimates():
     # The first query's span runs over its text: the positive is whole, the span is not visible;
     # of the last one's positive, a part was read, and the span whole.
     frame = made(
@@ -426,7 +426,7 @@ def test_a_given_pair_is_compared_where_both_models_have_scores():
     assert row["psi_difference_high"] < 0 < row["difference_low"]
 
 
-def test_blas_computes_the_tables_in_one_thread_whatever_it_had_before():
+def test_blas_uses_one_thread_for_the_tables():
     seen = []
 
     def blas_threads():

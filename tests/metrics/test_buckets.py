@@ -81,7 +81,7 @@ def test_other_length_edges_name_buckets_by_their_tokens():
 
 
 @pytest.mark.parametrize("edges", [[], [0, 5], [5, 5], [8, 4], list(range(1, 10)), [2**40]])
-def test_edges_that_do_not_rise_or_are_too_many_are_refused(edges):
+def test_unordered_or_too_many_edges_are_refused(edges):
     with pytest.raises(InputError, match="edges of length buckets"):
         edges_of(edges)
     with pytest.raises(ValidationError, match="edges of length buckets"):

@@ -57,7 +57,7 @@ def test_profiles_are_compared_by_documents_by_hand():
 
 
 @pytest.mark.parametrize("scale", ["hit", "miss"])
-def test_a_shared_profile_is_no_difference_on_its_scale_and_none_is_claimed(scale):
+def test_a_shared_profile_is_no_difference(scale):
     rng = np.random.default_rng(1)
     documents, buckets = layout(900)
     shared = rng.beta(5, 2, 900)[documents] * np.array([1.0, 0.8, 0.6])[buckets]
@@ -73,7 +73,7 @@ def test_a_shared_profile_is_no_difference_on_its_scale_and_none_is_claimed(scal
     assert found.p > 0.05
 
 
-def test_shares_that_are_equal_but_for_rounding_are_equal_and_small_differences_count():
+def test_only_rounding_differences_are_ignored():
     """A third of the hits in each bucket, in floating point; then a hit moved by .0002."""
     documents, buckets = layout(40)
     first = np.random.default_rng(6).uniform(0.3, 0.9, len(documents))
@@ -107,7 +107,7 @@ def test_scales_that_disagree_in_direction_claim_nothing():
         pytest.param(np.tile([1.0, 0.0, 1.0], 40), np.ones(120), id="one finds all"),
     ],
 )
-def test_profiles_that_cannot_be_compared_on_both_scales_have_no_p(first, second):
+def test_profiles_need_both_scales_for_a_p(first, second):
     assert compared(first, second, *layout(40)).p is None
 
 
@@ -160,7 +160,7 @@ def test_unlike_differences_of_few_documents_count_by_their_size(costs, document
     assert found.high == pytest.approx(size * most, abs=1e-4)
 
 
-def test_difference_of_means_ends_at_the_largest_that_there_can_be():
+def test_a_difference_of_means_is_limited():
     found = mean_difference(np.ones(60), np.zeros(60), np.arange(60), level=0.95)
     assert (found.low, found.high) == pytest.approx((0.025 ** (1 / 60), 1.0))
     one_document = np.repeat(np.arange(30), [1000] + [1] * 29)
@@ -205,7 +205,7 @@ def test_family_wise_p_is_the_share_of_all_sign_flips():
     assert step_down_p(1 - scores, documents) == pytest.approx(found)
 
 
-def test_systems_that_are_alike_have_a_family_wise_p_of_1():
+def test_equal_systems_have_a_family_wise_p_of_1():
     # The first two have the same sum in each of 40 documents of two queries, the third one less.
     scores = np.array([[0.3, 0.6] * 40, [0.6, 0.3] * 40, [0.1, 0.2] * 40])
     found = step_down_p(scores, np.repeat(np.arange(40), 2))
@@ -244,7 +244,7 @@ def test_difference_of_psi_adds_the_distances_to_the_ends():
     )
 
 
-def test_difference_to_a_psi_that_may_be_zero_reaches_as_far_as_the_other_one():
+def test_a_difference_to_a_possible_0_reaches_the_other_psi():
     # .4 [.37, .45] less .1 [0, .14]: with .1, .25 to .3 + sqrt(.05^2 + .1^2) = .41; with 0,
     # .4 - sqrt(.03^2 + .14^2) = .257 to .45.
     assert psi_difference((0.4, 0.37, 0.45), (0.1, 0.0, 0.14)) == pytest.approx((0.3, 0.25, 0.45))

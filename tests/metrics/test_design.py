@@ -20,7 +20,7 @@ def test_two_buckets_by_hand():
     assert found == pytest.approx(0.0841 / (0.5 + 0.0841 / 2), rel=0.02)
 
 
-def test_unlike_slopes_of_clusters_set_a_floor_to_the_smallest_psi():
+def test_varying_cluster_slopes_limit_the_smallest_psi():
     # 20 clusters of 50,000 queries: only the slopes' error is left, .1 of the mean / sqrt(20). F(2,
     # 18) needs a noncentrality of 13.5: loss .1 sqrt(13.5 / 20) = .082 of the mean, of 1 + .041.
     table = table_of(np.ones((20, 2)) * 25_000, units=np.arange(20))
@@ -30,7 +30,7 @@ def test_unlike_slopes_of_clusters_set_a_floor_to_the_smallest_psi():
     assert smallest_psi(many, slope_sd=0.0) < 0.03
 
 
-def test_the_verdict_needs_a_larger_psi_the_further_the_control_is_below():
+def test_a_weaker_control_needs_a_larger_psi():
     table = table_of(np.ones((400, 3)))
     alone, *beyond = (smallest_psi(table, control_mean=mean) for mean in (None, 0.5, 0.4, 0.3))
     assert alone < beyond[0] < beyond[1] < beyond[2]
@@ -80,7 +80,7 @@ def test_what_is_planned_with_is_found_about_as_often(control_mean):
     assert 0.7 < found / 150 < 0.92
 
 
-def test_the_text_states_the_psi_of_the_verdict_and_what_is_assumed():
+def test_the_text_has_the_psi_and_its_assumptions():
     said = smallest_psi_text(table_of(np.ones((400, 3))))
     psi = smallest_psi(table_of(np.ones((400, 3))), control_mean=0.45)
     assert f"; for a PSI of {psi:.2f} the verdict is “sensitive to position” in about 8" in said
@@ -91,7 +91,7 @@ def test_the_text_states_the_psi_of_the_verdict_and_what_is_assumed():
     assert "clusters' slopes vary by 0.05 of the mean" in smallest_psi_text(clusters)
 
 
-def test_queries_are_dealt_out_to_documents_and_those_of_one_to_its_buckets():
+def test_queries_are_dealt_evenly_to_documents_and_buckets():
     assert evenly_spread(7, 3).counts.tolist() == [[1, 1, 1], [0, 1, 1], [1, 0, 1]]
     assert evenly_spread(6, 3, n_held=1).counts.tolist() == [[2, 0, 0], [0, 2, 0], [0, 0, 2]]
     left = evenly_spread(300, 200, n_candidates=600).counts

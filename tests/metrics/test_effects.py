@@ -6,7 +6,7 @@ import pytest
 from psibench.metrics.effects import clustered_effect, truncation_effect
 
 
-def test_that_truncation_costs_nothing_is_not_certain_where_all_is_found():
+def test_no_cost_of_truncation_is_uncertain_without_misses():
     documents, cut = np.repeat(np.arange(40), 2), np.tile([False, True], 40)
     found = truncation_effect(np.ones(80), documents, np.zeros(80, int), cut, level=0.95)
     most = 1 - 0.025 ** (1 / 40)

@@ -154,7 +154,7 @@ def test_deviations_that_are_just_significant_leave_next_to_nothing(n_units):
 
 
 @pytest.mark.parametrize("rank", [1, 2])
-def test_small_deviations_have_the_whole_error_on_one_side_and_large_ones_half_of_it(rank):
+def test_least_share_is_one_sided_for_small_deviations(rank):
     n = 1000
 
     def least(t: float) -> float:
@@ -180,7 +180,7 @@ P_VALUES = st.one_of(
 
 @settings(max_examples=300)
 @given(P_VALUES, P_VALUES, P_VALUES)
-def test_a_combined_p_follows_each_p_and_is_at_most_twice_the_least(one, other, lower):
+def test_a_combined_p_is_at_most_twice_the_smallest(one, other, lower):
     found, least = combined_p(one, other), min(one, other)
     assert least <= found * (1 + 1e-12)
     assert found <= min(2 * least, 1.0) * (1 + 1e-12)
@@ -191,7 +191,7 @@ def test_a_combined_p_follows_each_p_and_is_at_most_twice_the_least(one, other, 
 
 @settings(max_examples=200)
 @given(st.lists(P_VALUES, min_size=1, max_size=20))
-def test_the_least_p_of_several_is_1_only_if_all_are(p_values):
+def test_least_of_is_1_only_if_all_p_are(p_values):
     found, n = least_of(p_values), len(p_values)
     assert found == pytest.approx(float(1 - (1 - Fraction(min(p_values))) ** n), rel=1e-9, abs=0)
     assert min(p_values) <= found * (1 + 1e-12)
@@ -200,7 +200,7 @@ def test_the_least_p_of_several_is_1_only_if_all_are(p_values):
     assert least_of([level_of_each(0.05, n)] * n) == pytest.approx(0.05)
 
 
-def test_a_strong_slope_is_not_hidden_by_buckets_that_show_nothing():
+def test_a_strong_slope_is_found_despite_flat_buckets():
     assert combined_p(0.001, 1.0) == pytest.approx(0.002, rel=0.01)
     assert combined_p(1e-6, 1.0) == pytest.approx(2e-6)
     assert combined_p(1e-320, 1e-320) < 1e-300
@@ -315,7 +315,7 @@ def test_profile_at_equal_documents_by_hand():
 
 
 @pytest.mark.parametrize("profile_of", [raw_profile, same_document_profile])
-def test_influences_add_up_to_nothing_and_give_the_jackknifes_standard_error(profile_of):
+def test_influences_sum_to_0_and_match_the_jackknife(profile_of):
     queries = random_queries(11, 150, profile=[1, 0.8, 0.6])
     profile = profile_of(table_of(queries))
     assert profile.influence.sum(axis=0) == pytest.approx(np.zeros(3), abs=1e-9)
@@ -339,7 +339,7 @@ def test_covariance_of_plain_means_by_hand():
     )
 
 
-def test_a_bucket_that_happens_to_have_no_miss_is_not_tested_by_itself():
+def test_a_bucket_without_misses_has_no_separate_test():
     # 300 documents of four queries in any of 20 buckets, 48 of 1,200 missed, none in bucket 3.
     rng = np.random.default_rng(8)
     places = [(d, int(b)) for d in range(300) for b in rng.integers(0, 20, 4)]
@@ -391,7 +391,7 @@ def test_between_documents_has_the_covariance_of_all_exchanges():
     assert (test.p, test.p_bucket) == (test.p_shape, None)  # no bucket has 30 documents
 
 
-def test_between_documents_a_bucket_is_tested_alone_where_clusters_are_enough():
+def test_buckets_are_tested_between_documents_with_enough_clusters():
     # In the shortest documents, which alone hold the first bucket, everything is found.
     rng = np.random.default_rng(2)
     buckets = np.r_[np.tile([0, 1], 30), rng.integers(1, 3, 240)]
@@ -464,7 +464,7 @@ def test_length_imbalance_by_hand():
     assert length_imbalance(np.ones(4), np.array([0, 0, 1, 1])) is None
 
 
-def test_a_bucket_held_by_one_document_does_not_make_a_row_confounded():
+def test_a_bucket_of_one_document_is_not_confounding():
     # A Wald test takes the one document's mean as certain. 200 documents in two buckets, nothing
     # differs; one more query in a third bucket of document 0 finds nothing.
     rng = np.random.default_rng(6)
@@ -474,7 +474,7 @@ def test_a_bucket_held_by_one_document_does_not_make_a_row_confounded():
     assert confounding(table, raw_profile(table)) > 0.01
 
 
-def test_confounding_is_not_told_of_no_more_clusters_than_buckets_tell_apart():
+def test_confounding_needs_more_clusters_than_ranks():
     queries = random_queries(2, n_documents=240, n_buckets=20)
     few, many = (table_of(queries, 20, n_clusters) for n_clusters in (12, 60))
     assert confounding(few, raw_profile(few)) is None

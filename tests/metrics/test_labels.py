@@ -36,7 +36,7 @@ def test_labels_that_people_confirm_leave_the_mean_as_it_is():
     assert found == pytest.approx((0.6, 0.288, 0.912), abs=5e-4)
 
 
-def test_scores_that_labels_do_not_predict_are_those_of_the_graded_alone():
+def test_unpredictive_labels_leave_the_mean_of_graded_queries():
     machine = np.isin(ALONE, [*range(5), *range(12, 20)]).astype(float)
     human = np.where(FIRST, 0.4 + 0.2 * (ALONE % 5 == 0), np.nan)  # .44, found or not
     assert corrected_mean(machine, human, FIRST, ALONE)[0] == pytest.approx(0.44)

@@ -17,7 +17,7 @@ def language(code: str, **values) -> dict:
     return {"query_lang": code, "corpus_lang": code} | values
 
 
-def test_languages_and_pairs_of_languages_count_alike_and_rows_of_domains_do_not_enter():
+def test_languages_have_equal_weight_without_rows_of_domains():
     english = {"n_queries": 1000, "mean": 0.8, "mean_of_buckets": 0.7, "psi": 0.1}
     arabic = {"n_queries": 10, "mean": 0.4, "mean_of_buckets": 0.5, "psi": 0.4}
     found = language_averages(
@@ -86,7 +86,7 @@ def five_models() -> list[dict]:
     return [*rows, row("only", ENGLISH, LEVEL[ENGLISH])]
 
 
-def test_a_model_that_lacks_a_language_has_no_averages_but_what_it_has_is_said():
+def test_a_model_without_all_languages_has_no_averages():
     found = averaged(five_models())
     only = of(found, model="only")
     assert [only[name] for name in AVERAGES] == [None] * len(AVERAGES)
@@ -98,7 +98,7 @@ def test_a_model_that_lacks_a_language_has_no_averages_but_what_it_has_is_said()
     assert (first["n_languages"], first["n_all_languages"]) == (3, 3)
 
 
-def test_all_languages_are_the_union_even_if_no_model_has_them_all():
+def test_all_languages_are_the_union_over_models():
     found = averaged([row("a", ENGLISH, 0.5), row("b", ARABIC, 0.3)])
     assert found.select("n_languages", "n_all_languages", "mean").rows() == [(1, 2, None)] * 2
 

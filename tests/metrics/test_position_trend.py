@@ -57,7 +57,7 @@ def test_trend_over_thirds_by_hand():
         pytest.param([0.3, 0.1 + 0.2, 0.3], 3, 0, id="equal but for rounding"),
     ],
 )
-def test_fewer_than_three_buckets_have_no_trend_and_equal_means_no_correlation(
+def test_few_buckets_or_equal_means_have_no_correlation(
     means, n_buckets, slope
 ):
     row = trend(rows(means))
@@ -65,7 +65,7 @@ def test_fewer_than_three_buckets_have_no_trend_and_equal_means_no_correlation(
     assert [row[name] for name in FIGURES] == [slope, None, None, None, None]
 
 
-def test_every_row_has_its_own_trend_in_the_order_of_the_buckets_table():
+def test_trends_keep_the_order_of_the_buckets_table():
     parts = [
         rows([0.1, 0.2, 0.3], model="b"),
         rows([0.1, None, 0.3], model="a"),

@@ -150,7 +150,7 @@ def test_a_position_effect_is_found_and_not_called_confounded():
     assert row.info_min == pytest.approx(1)
 
 
-def test_a_model_that_finds_next_to_nothing_is_at_the_floor():
+def test_a_model_that_finds_almost_nothing_is_at_floor():
     row = estimate(*controlled(4, [1.0, 1.0, 1.0], mean=0.02))
     assert "at_floor" in row.flags
     assert (row.psi_same_low or 0, row.psi_low) == (0, 0)
@@ -167,7 +167,7 @@ def test_a_model_that_finds_nearly_everything_is_at_the_ceiling():
     assert row.psi_low == 0
 
 
-def test_a_drop_has_no_interval_where_one_document_holds_the_last_bucket():
+def test_a_drop_needs_two_documents_in_the_last_bucket():
     scores, documents, buckets = controlled(5, [1.0, 0.9, 0.8], n_documents=80)
     found = np.flatnonzero(np.bincount(documents, scores) == 3)  # in all three buckets
     one, two = (
@@ -183,7 +183,7 @@ def test_a_drop_has_no_interval_where_one_document_holds_the_last_bucket():
 
 
 @pytest.mark.parametrize("value", [1.0, 0.1, 1 / np.log2(3)])
-def test_constant_scores_have_psi_zero_and_an_interval_that_is_not_empty(value):
+def test_constant_scores_have_psi_0_with_an_interval(value):
     # Of 40 documents that score alike, .05^(1/40) = .928 of all do at the least.
     row, buckets = row_of(np.full(120, value), np.repeat(np.arange(40), 3), np.tile([0, 1, 2], 40))
     assert (row.psi, row.psi_low, row.psi_corrected) == (0, 0, 0)
@@ -207,7 +207,7 @@ def test_rare_misses_bound_psi_by_clopper_and_pearson(n_documents, missed):
 
 
 @pytest.mark.parametrize("n_last", [40, 60])
-def test_a_small_bucket_is_as_low_as_its_own_mean_shows_and_may_be(n_last):
+def test_a_small_bucket_widens_the_upper_end(n_last):
     # Means .95 and .8 of 300 queries each, .5 of the last bucket's.
     every, last = np.arange(300), np.arange(n_last)
     scores = np.concatenate([every % 20 > 0, every % 5 > 0, last % 2]) * 1.0
@@ -217,7 +217,7 @@ def test_a_small_bucket_is_as_low_as_its_own_mean_shows_and_may_be(n_last):
     assert row.psi_high == pytest.approx(1 - stats.beta.ppf(0.025, half, half + 1) / 0.95)
 
 
-def test_a_few_queries_that_all_hit_are_no_evidence_of_unequal_bucket_means():
+def test_a_few_hits_do_not_reject_equal_means():
     scores, documents, buckets = controlled(10, [1.0, 1.0, 1.0], n_documents=300, mean=0.85)
     scores[buckets == 2] = 1.0
     kept = (buckets < 2) | (documents < 8)
@@ -225,7 +225,7 @@ def test_a_few_queries_that_all_hit_are_no_evidence_of_unequal_bucket_means():
     assert row.psi_low == 0 < row.psi
 
 
-def test_few_clusters_widen_the_interval_of_psi_by_student_s_t():
+def test_few_clusters_widen_the_interval_of_psi():
     # 12 clusters of 5 documents: in six the score falls by .15 a bucket, in six by .05. Means .6,
     # .5 and .4; the slope .1 has a standard error of .05 / sqrt(11).
     documents, buckets = np.repeat(np.arange(60), 3), np.tile(np.arange(3), 60)
@@ -244,7 +244,7 @@ def low_of(means, test, bounds=None):
     return lower_end(profile, test, alpha=0.05, bounds=bounds)
 
 
-def test_the_lower_end_is_what_is_left_of_the_one_bucket_that_differs():
+def test_the_lower_end_shrinks_one_unusual_bucket():
     # The fit is the bucket's own mean and that of the eight others.
     means = [0.6] * 4 + [0.3] + [0.5] * 4
     tests = {k: HotellingTest(20.0 if k == 4 else 0.0, 1, 100, 100) for k in range(9)}
@@ -267,7 +267,7 @@ def bounds_of_last(least, most):
     return tuple(np.array([np.nan, np.nan, end]) for end in (least, most))
 
 
-def test_a_badly_known_bucket_shows_no_more_than_its_own_bound():
+def test_an_uncertain_bucket_is_limited_by_its_bound():
     means = np.array([0.9, 0.8, 0.4])
     first, second, last = 0.7 + BOTH.least_share(0.05, alpha=0.05) * (means - 0.7)
 
@@ -304,7 +304,7 @@ def test_clusters_are_counted_of_queries_in_a_bucket():
     assert figures["p_position"] is not None
 
 
-def test_the_lower_end_is_no_larger_than_the_psi_of_the_means():
+def test_the_lower_end_is_at_most_the_psi():
     # The means are -0.1 and more of what their errors share: a constant's fit is -0.1.
     means, shared = np.array([0.6, 0.5, 0.4]), np.array([0.7, 0.6, 0.5])
     covariance = 0.01 * np.outer(shared, shared) + 1e-6 * np.eye(3)
@@ -324,7 +324,7 @@ def test_exactly_three_misses_are_not_rare_however_they_round():
             assert _has_rare_misses(table, raw_profile(table)).tolist() == [is_rare] * 2
 
 
-def test_the_upper_end_allows_for_misses_that_are_few_but_not_rare():
+def test_the_upper_end_covers_few_misses():
     # 200 documents; nothing is missed in the first two thirds, 30 of 200 in the last.
     scores = np.ones((200, 3))
     scores[:30, 2] = 0
@@ -343,13 +343,13 @@ def test_fewer_than_thirty_documents_have_no_interval():
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("profile", [(1, 0.9, 0.8, 0.8), (1, 1, 0.8, 1), (1, 1, 1, 1)])
-def test_the_interval_starts_at_zero_exactly_where_the_test_does_not_reject(seed, profile):
+def test_intervals_start_at_0_exactly_without_rejection(seed, profile):
     row = estimate(*controlled(seed, profile, n_documents=120))
     assert (row.psi_same_low > 0) == (row.p_position <= 0.05)
     assert row.psi_same_corrected == 0 or row.p_position <= 0.5
 
 
-def test_bucket_means_that_happen_to_be_equal_do_not_exclude_a_position_effect():
+def test_equal_bucket_means_do_not_exclude_an_effect():
     # Standard errors of .05 at means of .5: 10 % each. PSI 0 is as likely as any small one.
     errors = draw_errors(np.eye(3) * 0.05**2)
     high, corrected = invert_psi(np.full(3, 0.5), errors, centre=np.full(3, 0.5), level=0.95)
@@ -357,7 +357,7 @@ def test_bucket_means_that_happen_to_be_equal_do_not_exclude_a_position_effect()
     assert 0.1 < high < 0.4
 
 
-def test_a_second_bucket_as_low_as_the_worst_does_not_bring_the_upper_end_down():
+def test_a_second_worst_bucket_keeps_the_upper_end():
     # Which of two is the worst is not known. 1 - .4 / .6 with a normal error of the log ratio:
     # 1 - .667 exp(-1.96 * .02 (1 / .36 + 1 / .16)^.5) = .407.
     errors = draw_errors(np.eye(3) * 0.02**2)
@@ -383,7 +383,7 @@ def test_bucket_means_and_their_intervals():
     assert np.isnan(buckets.same_mean).all()
 
 
-def test_interval_of_the_mean_is_that_of_a_bucket_of_all_queries():
+def test_mean_interval_equals_a_bucket_with_all_queries():
     scores, documents, buckets = controlled(4, [1.0, 0.8, 0.6])
     by_bucket = row_of(scores, documents, np.zeros_like(buckets))[1]
     assert mean_interval(scores, documents) == (by_bucket.low[0], by_bucket.high[0])
@@ -393,7 +393,7 @@ def test_interval_of_the_mean_is_that_of_a_bucket_of_all_queries():
     assert (low, high) == (pytest.approx(0.025 ** (1 / 60)), 1.0)
 
 
-def test_interval_of_a_mean_over_ten_clusters_is_about_that_of_their_means():
+def test_mean_interval_over_clusters_matches_their_means():
     rng = np.random.default_rng(3)
     level = np.array([0.72, 0.75, 0.78, 0.80, 0.82, 0.83, 0.85, 0.87, 0.90, 0.94])
     documents = np.repeat(np.arange(240), 5)
@@ -478,7 +478,7 @@ def test_a_level_that_is_none_is_refused(level):
 # --- Control and truncation -----------------------------------------------------------------------
 
 
-def test_truncation_is_reported_where_the_model_did_not_see_the_evidence():
+def test_truncation_is_reported_for_cut_evidence():
     rng = np.random.default_rng(16)
     documents, buckets = np.repeat(np.arange(300), 4), np.tile([0, 0, 1, 1], 300)
     seen = rng.random(1200) < np.where(buckets == 0, 0.9, 0.4)
@@ -501,7 +501,7 @@ def test_a_profile_that_rests_on_few_documents_is_not_given():
     assert (row.psi_same, row.psi_same_low, row.best_same) == (None, None, None)
 
 
-def test_a_drop_is_at_equal_documents_or_plain_where_documents_are_compared():
+def test_a_drop_is_plain_between_documents():
     # Beside the middle bucket the last one finds all and it finds nothing: no ratio of the two.
     documents = np.repeat(np.arange(80), 2)
     scores = [1.0, 0.0] * 20 + [0.0, 1.0] * 20 + [0.0, 1.0] * 40
@@ -513,7 +513,7 @@ def test_a_drop_is_at_equal_documents_or_plain_where_documents_are_compared():
     assert thirds.drop == pytest.approx(0.5)
 
 
-def test_a_nearly_empty_bucket_does_not_draw_the_lower_end_to_its_own_mean():
+def test_a_nearly_empty_bucket_does_not_decide_the_lower_end():
     # 1 - .05 / .6; weighed by its own small error the last bucket was the centre of the fit.
     low = []
     for seed in range(40):

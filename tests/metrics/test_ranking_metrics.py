@@ -88,7 +88,7 @@ def test_equals_pytrec_eval_also_where_scores_tie(seed, n_values):
 
 @pytest.mark.parametrize("n_values", [1, 3, 1000])
 @pytest.mark.parametrize("k", [1, 10, 40])
-def test_averaged_ties_are_those_of_scikit_learn_and_change_no_other_metric(n_values, k):
+def test_averaged_ties_equal_scikit_learn(n_values, k):
     scores, qrels = random_case(7)
     run = rank_documents(scores.with_columns(pl.col("score") % n_values))
     found = run.select("query_id", "doc_id")  # it knows of no positive that was not found
@@ -106,7 +106,7 @@ def test_averaged_ties_are_those_of_scikit_learn_and_change_no_other_metric(n_va
         assert value == pytest.approx(theirs, abs=1e-9)
 
 
-def test_averaged_ties_positives_that_were_not_found_are_in_the_ideal():
+def test_missed_positives_count_in_the_ideal_of_averaged_ties():
     # Two documents of one score, one of them of grade 2; one of grade 1 is not found.
     scores = pl.DataFrame([("q", "a", 1.0), ("q", "b", 1.0)], schema=SCORES_SCHEMA, orient="row")
     qrels = judged(("q", "a", 2), ("q", "z", 1))

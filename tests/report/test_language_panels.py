@@ -102,7 +102,7 @@ def test_one_domain_in_one_language_has_neither_table():
     assert blocks_in(statistics(GERMAN).clear()) == []
 
 
-def test_query_types_stand_beside_the_published_ones_of_the_same_language():
+def test_query_types_are_compared_with_the_same_language():
     table = blocks_of(ENGLISH | GERMAN, recipe="posir")["What queries ask"]
     assert table.header == ("type", "queries", "share", "english")
     assert table.rows[0] == ("WHAT", "3", "75.00 %", "34.46 %")  # PosIR, table 6
@@ -127,7 +127,7 @@ def figures_of(frame):
     return [block for block in blocks if isinstance(block, FigureView)]
 
 
-def test_each_language_and_model_has_a_figure_and_all_but_the_first_are_folded():
+def test_all_figures_except_the_first_are_folded():
     every = (("eng-Latn", "m", 0.1), ("cmn-Hans", "m", 0.2), ("eng-Latn", "n", 0.3))
     figures = figures_of(pl.concat([similarity(*one) for one in every]))
     assert [texts(figure)[4:] for figure in figures] == [["0.10"] * 2, ["0.20"] * 2, ["0.30"] * 2]
@@ -199,7 +199,7 @@ def test_translators_stand_side_by_side_by_language():
     assert table.rows[-1][:2] == ("all languages", "theirs")
 
 
-def test_agreement_stands_beside_the_published_one_and_grades_by_people_by_language():
+def test_agreement_is_compared_with_published_agreement():
     blocks = quality_of(agreement=agreement_table(GRADES, PEOPLE))
     beside = {row[:2]: row[-2:] for row in blocks["Agreement with people"].rows}
     assert beside["all languages", "fluency"] == ("98.1 %", "0.44")

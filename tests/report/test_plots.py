@@ -29,7 +29,7 @@ def curves(styles: dict[str, LineStyle]) -> Figure:
     return draw_curves(lines, axis, styles, y_text="score")
 
 
-def test_the_legend_shows_each_line_with_its_name_and_has_room():
+def test_the_legend_names_each_line():
     styles = {"a": LineStyle("#0072b2", "o"), "b": LineStyle("#d55e00")}
     figure = curves(styles)
     (legend,) = figure.legends
@@ -50,7 +50,7 @@ def test_a_line_has_a_gap_where_a_bucket_is_empty():
     assert [value == value for value in line.get_ydata()] == [True, False, True]
 
 
-def test_many_columns_are_numbered_and_the_rows_say_which_is_which():
+def test_many_columns_are_numbered():
     names = [f"domain-{i}" for i in range(31)]
     cells = [
         (a, b, None if i == j else 0.5 + i / 100)

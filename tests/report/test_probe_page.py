@@ -93,7 +93,7 @@ def test_a_figure_per_probe_and_the_psi_of_its_model(page):
     assert "0.220\n[0.170, 0.270]" in page  # the PSI at equal documents beside its probes
 
 
-def test_each_probe_says_which_end_a_model_looks_at_or_none():
+def test_each_probe_names_the_preferred_end_or_none():
     found = agreement(table(rows("front", -0.1), rows("back", 0.1)), PSI_TABLE.empty())
     assert [name for name, _ in found.groups] == ["", "front", "back"]
     cells = {
@@ -130,7 +130,7 @@ def reversal(model: str, **values: float) -> list[dict[str, Any]]:
     ]
 
 
-def test_figures_of_the_papers_stand_beside_those_of_the_same_model() -> None:
+def test_published_values_are_matched_by_model() -> None:
     model = "modernbert-base-begin-s42"
     found = table(reversal(model, front_original=0.44, front_reversed=0.2, gap=0.194))
     (beside,) = probes_beside(found, "posir-release")
@@ -161,7 +161,7 @@ def test_probes_stand_beside_figures_of_the_same_data(benchmark: str, beside: st
     assert all(len(one.rows) == 2 for one in tables)
 
 
-def test_the_page_has_the_figures_it_is_given_and_the_notice(tmp_path: Path) -> None:
+def test_the_page_has_its_figures_and_the_notice(tmp_path: Path) -> None:
     model = "modernbert-base-begin-s42"
     found = table(reversal(model, front_original=0.44, gap=0.194))
     found = found.with_columns(benchmark=pl.lit("posir-release"))

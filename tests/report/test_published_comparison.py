@@ -62,7 +62,7 @@ def test_psi_of_squad_is_held_against_posq_with_its_difference(low: float, insid
     assert (row["n_queries"], row["n_published"], row["differs"]) == (92_749, 92_749, None)
 
 
-def test_a_bucket_is_held_against_both_papers_in_zero_to_one() -> None:
+def test_a_bucket_is_compared_with_both_papers() -> None:
     buckets = [squad_bucket("0-100", 0.7762, low=0.76, high=0.79)]
     rows = found([squad_row(psi=None)], buckets, squad=SQUAD)
     assert rows["paper"].to_list() == ["PosQ", "Myopic"]
@@ -71,7 +71,7 @@ def test_a_bucket_is_held_against_both_papers_in_zero_to_one() -> None:
     assert rows["inside"].to_list() == [True, True]
 
 
-def test_figures_of_data_whose_authors_average_ties_are_held_against_such() -> None:
+def test_tie_averaged_values_are_compared_with_tie_averaged_ones() -> None:
     averaged = {"metric": "ndcg-tie-averaged@10"}
     psi = [squad_row(psi=0.05), squad_row(psi=0.06) | averaged]
     buckets = [squad_bucket("0-100", 0.7), squad_bucket("0-100", 0.8) | averaged]
@@ -119,7 +119,7 @@ def test_taggings_of_fineweb_posq_go_to_their_own_papers() -> None:
     assert myopic["own"].to_list() == [0.8] * 3  # a query of two tags counts at both there
 
 
-def test_posir_means_are_over_queries_in_all_and_over_bins_in_a_length_bucket() -> None:
+def test_posir_averages_bins_within_a_length_bucket() -> None:
     rows = [
         release_row(mean=0.45, mean_of_buckets=0.1, psi=None, n_queries=42_001),
         release_row(mean=0.1, mean_of_buckets=0.59, psi=None, length_bucket="Q1"),
@@ -230,7 +230,7 @@ def test_a_recipe_stands_for_its_papers_data(
     assert facts_of(mine=section) == expected
 
 
-def test_the_tiny_view_counts_and_the_one_before_removal_does_not() -> None:
+def test_only_the_tiny_view_is_compared() -> None:
     negatives = {"protocol": "fineweb_posq", "recall": {"model": "bm25"}}
     negatives |= {"rerankers": ["embedded-bm25"]}
     negatives |= {"judges": ["stand-in", "stand-in-sentence", "stand-in-rare"]}
@@ -243,7 +243,7 @@ BASES = ("bert-base", "modernbert-base", "modernbert-large", "longformer-base", 
 BASES += ("qwen3-0.6b", "bloom-560m", "tinyllama-nope")
 
 
-def test_trained_models_are_held_against_controlled_on_beir_and_in_the_mean_of_all_bases() -> None:
+def test_trained_models_are_compared_with_controlled() -> None:
     psi = [
         psi_row(f"{base}-begin-s42", benchmark="science", mean=0.3 + place / 100, psi=None)
         for place, base in enumerate(BASES)

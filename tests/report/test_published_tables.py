@@ -21,7 +21,7 @@ N_ROWS = {f"{start}{end}": n for start, ends in TABLES.items() for end, n in end
 SHARES = ("share", "psi", "squad_psi", "fineweb_psi", "target_yes", "distractor_no", "exclusive")
 
 
-def test_every_table_has_the_rows_of_the_paper_and_its_words_on_the_page() -> None:
+def test_every_published_table_has_all_rows_and_texts() -> None:
     files = [path.stem for path in PUBLISHED.glob("*.csv")]
     assert {name: read_published(name).rows.height for name in files} == N_ROWS
     assert set(read_index()) == set(N_ROWS) - {"models"}
@@ -53,7 +53,7 @@ def test_models_of_all_tables_have_an_id() -> None:
     assert named == set(models["name"])
 
 
-def test_figures_are_all_in_zero_to_one_and_print_as_in_the_file() -> None:
+def test_published_values_are_shares_and_print_like_the_file() -> None:
     figures = published_figures()
     assert figures["published"].is_between(0, 1).all()
     # table 2 (with MMTEB), 3, 10 and 11; PosQ less four dashes; Myopic; Controlled 3, 4, 11, 14

@@ -10,7 +10,7 @@ from psibench.report.views import BenchmarkInfo, ModelInfo
 EVIL = """x"><script>alert(1)</script>&'$y_1$"""
 
 
-def test_psi_table_has_both_psis_tests_and_what_was_given_of_the_leading_rows(
+def test_the_psi_table_shows_the_leading_rows(
     small_page: str,
 ) -> None:
     table = small_page.split('id="psi"')[1].split("</section>")[0]

@@ -113,7 +113,7 @@ PSI = [
 INFO = BenchmarkInfo("docs", "controlled")
 
 
-def test_each_pair_has_the_psi_of_every_model_monolingual_ones_first() -> None:
+def test_monolingual_pairs_come_first() -> None:
     more = [PSI[0] | changes for changes in ({"domain": "law"}, {"evidence": "visible"})]
     more += [row | {"model": "lost", "flags": "too_few_documents, at_floor"} for row in PSI[:1]]
     table = frame(PSI_TABLE, [*PSI, *more])
@@ -128,7 +128,7 @@ def test_each_pair_has_the_psi_of_every_model_monolingual_ones_first() -> None:
     assert pair_tables(INFO, table.filter(query_lang="eng-Latn"), metric="ndcg@10") == []
 
 
-def test_the_page_leads_with_the_pair_of_one_language_with_most_queries() -> None:
+def test_the_page_leads_with_the_largest_monolingual_pair() -> None:
     rows = bucket_rows("alpha", (0.5, 0.4, 0.3), query_lang="eng-Latn", corpus_lang="eng-Latn")
     page = render_report(report_input([*reversed(PSI)], rows))
     assert 'id="languages"' in page
@@ -155,7 +155,7 @@ ROWS += [{**ROWS[0], "bucket": "all", "bucket_low": None, "bucket_high": None}]
 TRAINED = pl.DataFrame(ROWS, schema=TRAINING_TABLE.empty().schema)
 
 
-def test_a_benchmark_of_trained_models_has_a_panel_a_base_and_a_line_a_distribution():
+def test_trained_models_have_a_panel_per_base():
     infos = [BenchmarkInfo(id=name, recipe="controlled") for name in ("pool", "b")]
     ((info, (curves,)),) = training_figures(TRAINED, infos, metric="ndcg@10")
     assert info.id == "b"

@@ -135,7 +135,7 @@ def sections() -> dict[str, Any]:
     }
 
 
-def test_threshold_and_unit_of_a_benchmark_are_those_of_its_section() -> None:
+def test_threshold_and_unit_come_from_the_section() -> None:
     found = [benchmark_info(*item, queries_by="people") for item in sections().items()]
     known = [(info.margin_threshold, info.length_unit) for info in found]
     assert known == [(0.2, "chars"), (None, "words")]

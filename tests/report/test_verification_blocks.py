@@ -49,7 +49,7 @@ def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
     assert table.edges == {1, 5}
 
 
-def test_what_is_not_published_or_not_there_has_dashes_or_no_row() -> None:
+def test_missing_values_have_dashes_or_no_row() -> None:
     table = margin_table(margins((-0.1, (380, 380, 380)), (0.25, (0, 0, 0))), MARGINS)
     assert rows_of(table)["m>=0.25"] == ("0\n0.00 %", *("0\n–",) * 3, *("–",) * 4)
     # failed means below -0.1 here, below 0 in the paper
@@ -78,7 +78,7 @@ def test_pool_shown_is_that_of_the_run_else_the_highest(wanted, shown) -> None:
     assert cell_table(failed, threshold=0.3, unit="chars") == []
 
 
-def test_audit_has_intervals_and_the_published_shares_of_the_same_stratum() -> None:
+def test_audit_has_intervals_and_published_shares() -> None:
     table = audit_page_table(
         audit(
             (None, None, 0, 0.0), (None, 0.0, 100, 0.5), (0.3, 0.5, 0, 0.9), (0.3, None, 20, 0.9)
@@ -110,7 +110,7 @@ def shift_rows(*stages):
     return table.rows
 
 
-def test_a_stage_has_items_and_shares_before_and_after_the_shift_and_its_p() -> None:
+def test_a_stage_has_shares_shift_and_p() -> None:
     third = ("33.33 %",) * 3
     # half of |60.00 - 33.33| + |16.67 - 33.33| + |23.33 - 33.33|
     after = ("300", "60.00 %", "16.67 %", "23.33 %", "26.67 %", "<0.001", "100.0")
@@ -133,7 +133,7 @@ def test_what_is_no_test_has_no_p(stage) -> None:
     assert shift_page_tables(shifts(("margin", (0, 0, 0), (0, 0, 0)))) == []
 
 
-def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> None:
+def test_tables_name_their_domain() -> None:
     names = [
         table.name
         for table in verification_tables((MARGIN_FACTS, POSQ_FACTS), INFOS[0], REFERENCES)
@@ -150,7 +150,7 @@ def test_tables_are_those_a_benchmark_has_and_say_of_which_domain_they_are() -> 
     assert alone.name == names[0]
 
 
-def test_the_page_has_the_tables_in_the_flow_of_their_benchmark_and_no_view(verified_page) -> None:
+def test_the_page_has_tables_by_benchmark_without_views(verified_page) -> None:
     first, second = verified_page.split('<h3 id="data-fineweb"')
     order = ["From documents to queries", "Do the filters", "Margin: queries kept", "Audit of"]
     places = [first.index(name) for name in order]

@@ -81,7 +81,7 @@ SPANS = [[0, 10], [30, 40]]
     ids=str,
 )
 @pytest.mark.parametrize("ids", [pa.string(), pa.large_string(), pa.string_view(), "dictionary"])
-def test_spans_and_ids_are_read_from_every_type_that_parquet_writers_use(tmp_path, kind, ids):
+def test_spans_and_ids_of_all_parquet_types_are_read(tmp_path, kind, ids):
     names = pa.array(["q1", "q2"])
     names = names.dictionary_encode() if ids == "dictionary" else names.cast(ids)
     table = {"_id": names, "pos_char_span": pa.array(SPANS, kind), "pos_char_length": [50, 50]}
@@ -126,7 +126,7 @@ def test_marks_and_separators_of_other_programs_change_no_record(tmp_path, start
     ],
     ids=lambda value: None if isinstance(value, bytes) else value[:40],
 )
-def test_a_run_that_no_reader_can_be_sure_of_is_refused_in_its_line(tmp_path, content, said):
+def test_an_ambiguous_run_is_refused_with_its_line(tmp_path, content, said):
     path = tmp_path / "run.jsonl"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InputError, match=said.replace("[", r"\[")):
@@ -157,7 +157,7 @@ RUN = {"d1": 2, "d2": 2, "d3": 1, "z": 1, "\u00e9": 1}
     ids=str,
 )
 @pytest.mark.parametrize("is_reversed", [False, True])
-def test_ndcg_is_that_of_trec_eval_whatever_the_order_of_the_lines(grades, expected, is_reversed):
+def test_ndcg_equals_trec_eval_for_any_line_order(grades, expected, is_reversed):
     rows = [("q1", doc, float(score)) for doc, score in RUN.items()][:: -1 if is_reversed else 1]
     run = rank_documents(pl.DataFrame(rows, [*PAIR, "score"], orient="row"))
     pairs_graded = [("q1", doc, grade) for doc, grade in grades.items()]

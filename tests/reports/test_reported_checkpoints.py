@@ -34,7 +34,7 @@ def minilm_with(tmp_path):
     return load
 
 
-def test_a_tokenizer_that_cuts_the_beginning_is_refused_where_it_would_cut(minilm_with):
+def test_a_tokenizer_that_would_cut_the_beginning_is_refused(minilm_with):
     # Read are the last four words, and 48 of 48 characters were recorded as visible.
     tokenizer = minilm_with(truncation_side="left")
     with pytest.raises(InputError, match="truncation_side is 'left'"):
@@ -58,7 +58,7 @@ TEXTS = ["w1 w2 w3", "w4 w5 w6 w7 w8 w9 w10", "w1"]
 
 @pytest.mark.parametrize("padding_side", ["left", "right"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "lasttoken", "mean_sqrt_len_tokens"])
-def test_a_text_has_its_own_vector_whatever_it_is_padded_with(tmp_path, pooling, padding_side):
+def test_padding_does_not_change_a_vector(tmp_path, pooling, padding_side):
     """Pooling as sentence-transformers 5.4 and later write it; [CLS] may stand behind padding."""
     from sentence_transformers import SentenceTransformer
 

@@ -62,7 +62,7 @@ def write_pdf(path, mapped: str) -> None:
         ("00660069", "fiB"),  # a ligature of two letters
     ],
 )
-def test_text_of_a_pdf_can_be_written_whatever_its_font_maps_to(tmp_path, mapped, text):
+def test_text_of_any_pdf_font_can_be_written(tmp_path, mapped, text):
     write_pdf(tmp_path / "a.pdf", mapped)
     assert read_pdf(tmp_path / "a.pdf") == text
     (row,) = read_document_files([tmp_path / "a.pdf"]).to_dicts()
@@ -87,7 +87,7 @@ def test_offsets_in_utf_16_or_bytes_are_refused(tmp_path, start, is_found):
 
 
 @pytest.mark.parametrize("text", ["go go go go go go", "go go\n\ngo go go go"])
-def test_chunks_of_repeated_words_each_have_a_place_of_their_own(text):
+def test_chunks_of_repeated_words_have_separate_positions(text):
     """Text splitters look for a chunk from a wrong place and find an earlier copy of it."""
     chunks = split_chunks(text, chunk_words=2)
     assert [text[start:end].split() for start, end in chunks] == [["go", "go"]] * 3

@@ -50,7 +50,7 @@ def test_vectors_belong_to_the_text_of_their_index(numbers, expected):
         (2 + 2, False),  # [CLS] and [SEP] may be left out of what is counted
     ],
 )
-def test_a_server_that_counts_fewer_tokens_than_it_was_sent_is_reported(
+def test_a_server_that_undercounts_tokens_is_reported(
     tmp_path, caplog, n_sent, warns
 ):
     text = ["two words"]

@@ -16,7 +16,7 @@ from psibench.errors import InputError
 
 
 @pytest.mark.parametrize(("days", "is_refused"), [(-700, False), (0, False), (2, True)])
-def test_an_input_dated_in_the_future_is_refused_before_any_job(tmp_path, days, is_refused):
+def test_inputs_with_future_dates_are_refused_before_jobs(tmp_path, days, is_refused):
     """Snakemake removes the outputs of its job when the job has ended."""
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("{}\n")
@@ -29,7 +29,7 @@ def test_an_input_dated_in_the_future_is_refused_before_any_job(tmp_path, days, 
         refuse_future_dates([str(tmp_path / "none"), str(corpus)])
 
 
-def test_a_folder_of_files_dated_in_the_future_is_mended_with_one_command(tmp_path, monkeypatch):
+def test_one_command_repairs_future_dates_of_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("my texts/a.txt", "my texts/in/b.txt"):
         Path(name).parent.mkdir(exist_ok=True)

@@ -132,7 +132,7 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
     missing = run(tmp_path, "psibench.cli", "run", "my.yaml")
     assert missing.returncode == 2
     assert "texts: no document in this folder" in missing.stderr
-    assert "paths of a config are read from the folder that psibench runs in" in missing.stderr
+    assert "paths in a config are relative to the folder that psibench runs in" in missing.stderr
     (tmp_path / "texts" / "a.txt").write_text("too short")
     failed = run(tmp_path, "psibench.cli", "run", "--cores", "1", "my.yaml")
     assert failed.returncode == 2, failed.stderr
