@@ -1,4 +1,4 @@
-"""`psibench audit`: what a model is not given of a corpus."""
+"""`psibench audit`: the part of a corpus beyond a model's input."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from psibench.models.checkpoints import resolve_checkpoint
 from psibench.probes.reading import DOCUMENT_READING, READING_TABLE
 from psibench.tables import read_provenance, read_table
 
-# MiniLM's tokenizer has each of these words whole, and 256 tokens are [CLS], 254 words and [SEP].
+# MiniLM's tokenizer has each word as one token; 256 tokens are [CLS], 254 words and [SEP].
 MODEL = "all-minilm-l6-v2"
 TEXTS = {"long": "river " * 300, "short": "river stone market"}
 LAST_WORD_READ = 254 * 6 - 1  # "river " is six characters, the last one's blank is not read

@@ -275,7 +275,7 @@ def test_a_config_says_languages_domains_and_pairs(tmp_path, capsys):
 
 
 def test_the_models_of_translations_are_those_that_run(tmp_path, capsys):
-    """Of the default benchmark, whose translate.models are shipped ones."""
+    """For the default benchmark with shipped translate.models."""
     config = {"models": ["bm25", "mine"], "registry": {"mine": {"backend": "bm25s"}}}
     assert main(["check", str(write_config(tmp_path, config))]) == 0
     assert ", evaluated with bm25\n" in capsys.readouterr().out

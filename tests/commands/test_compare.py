@@ -1,4 +1,4 @@
-"""Systems on the same queries: what `psibench compare` reads, says and writes."""
+"""`psibench compare`: inputs, output and tables."""
 
 import json
 import re
@@ -161,7 +161,7 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert (row["model"], row["other"], row["relation"]) == ("a", "b", "given")
     assert row["difference"] == pytest.approx(float((base_scores() - TRUNCATED).mean()))
     assert row["psi_difference"] == pytest.approx(row["psi_same"] - row["other_psi_same"])
-    # Of one pair the p over all pairs is its own.
+    # A single pair has the same p over all pairs.
     assert row["p_difference_adjusted"] == row["p_difference"]
     assert row["p_profile_adjusted"] == row["p_profile"]
     record = read_provenance(out / "comparison.parquet")
@@ -187,7 +187,7 @@ FOUR = {
     "cut": TRUNCATED,
     "two": noisy(base_scores(), 2),
 }
-"""One and two are one system with noise of its own, cut lacks the last third of documents."""
+"""One and two are the same system with different noise; cut lacks the last third of documents."""
 
 
 def compare_all(tmp_path, systems: dict[str, np.ndarray], *options) -> int:
@@ -228,7 +228,7 @@ def test_several_systems_give_a_row_per_pair(tmp_path, capsys):
     rows = read_table(out / "comparison.parquet", COMPARED)
     assert list(zip(rows["model"], rows["other"], strict=True)) == list(combinations(FOUR, 2))
     assert (rows["p_difference_adjusted"] >= rows["p_difference"]).all()
-    # Holm: the least of six p-values times 6, the largest as it is or as the one before it.
+    # Holm: the least of six p-values times 6, the largest unchanged or equal to the one before.
     p = rows["p_profile"].sort()
     assert rows["p_profile_adjusted"].min() == pytest.approx(6 * p[0])
     assert rows["p_profile_adjusted"].max() >= p[5]
@@ -245,9 +245,7 @@ def test_several_systems_give_a_row_per_pair(tmp_path, capsys):
         pytest.param("two", 0, "two is not significantly worse than one", id="equal to best"),
     ],
 )
-def test_a_build_fails_if_any_system_is_better(
-    tmp_path, capsys, first, code, said
-):
+def test_a_build_fails_if_any_system_is_better(tmp_path, capsys, first, code, said):
     systems = {first: FOUR[first]} | FOUR
     assert compare_all(tmp_path, systems, "--fail-if-worse", 0.05) == code
     error = capsys.readouterr().err
@@ -257,7 +255,7 @@ def test_a_build_fails_if_any_system_is_better(
 
 
 def test_a_loss_may_be_insignificant_among_ten_pairs(tmp_path, capsys):
-    # Lower by .01 in 38 of 60 documents and higher in 22: T = 16 / sqrt(60) = 2.07, p .04 alone.
+    # Lower by .01 in 38 of 60 documents, higher in 22: T = 16 / sqrt(60) = 2.07, p .04 unadjusted.
     worse = np.where(np.arange(60) < 38, -0.01, 0.01)[:, None]
     old = 0.9 * base_scores(60)
     two = {"new": old + worse, "old": old}
@@ -284,7 +282,7 @@ def of_models(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
 
 @pytest.fixture
 def results(tmp_path):
-    """Results of a run: models `long` and `short` on `b`, and `long` alone on `c`."""
+    """Results of a run: models `long` and `short` on `b`, and only `long` on `c`."""
     folder = tmp_path / "results"
     pair = "eng-Latn-eng-Latn.parquet"
     frames = {"long": table(base_scores()), "short": table(TRUNCATED, cut=True)}
@@ -348,7 +346,7 @@ def test_two_run_files_are_scored_and_compared(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "mrr@10, thirds: " in printed  # the first scheme that places every query
     assert numbers_of(printed)["mean"][:2] == ["0.994", "0.587"]  # as of pytrec_eval
-    assert "evidence in the input" not in printed  # what a foreign system was given is not known
+    assert "evidence in the input" not in printed  # the input of a foreign system is unknown
     inputs = read_provenance(tmp_path / "out" / "comparison.parquet")["inputs"]
     named = {"a:run:bm25.parquet", "b:run:minilm-static.parquet", "a:queries:queries.parquet"}
     assert named <= set(inputs)

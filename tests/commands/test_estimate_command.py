@@ -1,4 +1,4 @@
-"""`psibench estimate`: what language models and embedding APIs are asked, and what it costs."""
+"""`psibench estimate`: requests to language models and embedding APIs, and their cost."""
 
 import json
 
@@ -97,7 +97,7 @@ def test_each_task_and_model_has_a_row(folder, capsys):
     assert "Estimates: most actual values are 1/2 to 2 times these." in printed
     assert "paid: paid-1, backend openai" in printed
     assert "1 USD per million input tokens, 10 output; as of 2026-01-31 (a page)" in printed
-    assert "known" not in printed  # nobody is asked
+    assert "known" not in printed  # without requests
     usd = row_of(capsys, path, stage="locate_span")["usd"]
     batch = {"paid": LLMS["paid"] | {"backend": "openai-batch"}}
     half = config(folder, llms=LLMS | batch, prices={"paid-*": PRICE | {"batch_share": 0.5}})
@@ -181,7 +181,7 @@ def test_tasks_that_judge_are_asked_about_what_enters_their_filter(folder, capsy
     assert n["grade_first"] == n["grade_rest"] < n["locate_span"]
     assert n["audit"] == 15  # a query of each of five strata, by thirds
     assert n["judge_3"] < n["judge_1"] == n["judge_2"] < n["grade_first"]
-    # The smallest PSI is that of the expected queries; PosIR asks about one third of a document.
+    # The smallest PSI of the expected queries; PosIR has queries on one third of a document.
     printed = estimate(capsys, path)
     assert f"mine, eng-Latn: thirds: {n['search']:.0f} queries of " in printed
     assert "(expected, assumed to be spread evenly); too few to test within doc" in printed

@@ -22,7 +22,7 @@ SOURCE = {
 
 
 def release(root):
-    """Three datasets whose ids repeat between domains; Arabic spans are those of the English."""
+    """Three datasets whose ids repeat between domains; Arabic spans equal the English ones."""
     for language, domain in PLACES:
         texts = ["نص قصير", "نص"] if language == "ara-Arab" else [f"{domain} one", "two 😀 lines\n"]
         write_release(
@@ -100,9 +100,7 @@ def test_release_built_and_exported_equals_the_release(tmp_path, prefix_ids):
             assert after[place][column].equals(frame[column]), (place, column)
 
 
-def test_ids_keep_prefixes_unless_all_languages_have_them(
-    tmp_path, results
-):
+def test_ids_keep_prefixes_unless_all_languages_have_them(tmp_path, results):
     odd = pl.Series(["game/9", "other"])
     change(results, "ara-Arab", "corpus", "game", lambda rows: rows.with_columns(_id=odd))
     run(results, tmp_path / "out")
@@ -159,9 +157,7 @@ def test_missing_lengths_of_a_layout_are_named(tmp_path, results, capsys):
     assert "2 queries have no pos_token_length" in capsys.readouterr().err
 
 
-def test_evidence_without_one_span_needs_extra(
-    tmp_path, results, capsys
-):
+def test_evidence_without_one_span_needs_extra(tmp_path, results, capsys):
     odd = {
         "pos_char_span": pl.lit(None, pl.Array(pl.Int32, 2)),
         "target_position": pl.Series(["mixed", None]),

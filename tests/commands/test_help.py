@@ -95,9 +95,7 @@ def test_caches_are_here_where_home_cannot_be_written(home, tmp_path, environmen
     assert "is not writable; using caches in" in capsys.readouterr().err
 
 
-def test_downloads_in_a_read_only_home_are_found(
-    tmp_path, environment, monkeypatch
-):
+def test_downloads_in_a_read_only_home_are_found(tmp_path, environment, monkeypatch):
     environment["HOME"] = str(tmp_path / "home")
     snapshot = Path("huggingface", "hub", "models--a--b", "snapshots", "1", "config.json")
     (tmp_path / "home" / ".cache" / snapshot).parent.mkdir(parents=True)

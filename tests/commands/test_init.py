@@ -1,4 +1,4 @@
-"""`psibench init`: what it says of the texts that a config is written for."""
+"""`psibench init`: the config, and its summary of the texts."""
 
 from pathlib import Path
 
@@ -32,9 +32,7 @@ def test_texts_are_counted_and_named_relative_to_the_config(folder, capsys):
         ({}, "texts/*.txt", "no file or folder matches"),
     ],
 )
-def test_a_missing_corpus_is_refused_before_writing(
-    folder, capsys, files, corpus, said
-):
+def test_a_missing_corpus_is_refused_before_writing(folder, capsys, files, corpus, said):
     for name, content in files.items():
         (folder / "texts" / name).write_bytes(content)
     assert main(["init", "mine", "--corpus", corpus]) == 2

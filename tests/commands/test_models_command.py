@@ -1,4 +1,4 @@
-"""`psibench models`: what is listed, shown whole, and checked."""
+"""`psibench models`: lists, full entries and checks."""
 
 import re
 import shutil
@@ -20,7 +20,7 @@ ENTRIES = {
     "files": {"backend": "runs", "path": "runs/{query_lang}.trec"},
     "api": {"backend": "embedding-api", "url": "http://x", "model": "m", "max_tokens": 64}
     | {"tokenizer": "t"},
-    # What a second stage reads is said in the registry of rerankers.
+    # The input length of a second stage is in the registry of rerankers.
     "second": {"backend": "rerank", "reranker": "bce-reranker-base-v1"},
     "lost": {"backend": "rerank", "reranker": "not-shipped"},
     "both": {"backend": "fusion", "of": ["words", "large"]},

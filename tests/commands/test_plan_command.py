@@ -88,7 +88,7 @@ SHIPPED += sorted(
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_config_is_planned_and_estimated(path, capsys, monkeypatch):
-    """Without network: what is on the hub is left open, and said to be."""
+    """Without network, counts of texts on the hub are reported as unknown."""
     monkeypatch.chdir(CONFIG_FOLDER.parent)  # examples read files there
     for command in ("plan", "estimate"):
         assert main([command, "--config", str(path)]) == 0

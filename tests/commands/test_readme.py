@@ -1,4 +1,4 @@
-"""What the README shows is accepted as it stands, and what it links to is there."""
+"""Configs in the README are valid, and its links exist."""
 
 import re
 from pathlib import Path

@@ -69,7 +69,7 @@ def test_writes_all_tables_and_prints_what_they_come_to(files, capsys):
     assert (row["n_queries"], row["mean"], row["psi"]) == (80, 0.75, 0.5)
     assert (row["model"], row["best_bucket"], row["worst_bucket"]) == ("bm25", "0-100", "500-3120")
     buckets = read_table(files / "out" / "bucket_scores.parquet", BUCKET_SCORES)
-    for table in (psi, buckets):  # what a foreign model saw is not known
+    for table in (psi, buckets):  # the input of a foreign model is unknown
         assert table["evidence"].unique().to_list() == ["all"]
     scores = read_table(files / "out" / "query_scores.parquet", QUERY_SCORES)
     assert scores["domain"].unique().sort().to_list() == ["art", "law"]
@@ -107,7 +107,7 @@ def test_the_report_is_a_page_of_the_tables(files, capsys):
     text = page.read_text(encoding="utf-8")
     assert "Position sensitivity on custom" in text
     assert f"Page written to {page}" in capsys.readouterr().out
-    # No simulation is claimed where nobody says who wrote the queries, and no language.
+    # Queries without a recorded author are not reported as simulated.
     assert "Simulated queries" not in text
     assert "Language: " not in text
 
@@ -172,7 +172,7 @@ def test_length_edges_replace_those_of_posir(files, capsys):
 
 
 def test_a_run_that_finds_only_documents_judged_irrelevant_scores_zero(files, capsys):
-    """Its ids are those of the qrels: no run of another corpus."""
+    """It has the ids of the qrels, so it is not a run of another corpus."""
     (files / "qrels.tsv").write_text((files / "qrels.tsv").read_text() + "q00\tx\t0\n")
     (files / "bm25.trec").write_text("".join(f"{q} Q0 x 1 0.5 r\n" for q in IDS))
     assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
@@ -223,7 +223,7 @@ def test_unknown_and_unjudged_queries_need_options(files, capsys):
     both = {"ignore_unjudged": True, "ignore_unknown": True}
     assert main(arguments(files, buckets="squad", **both)) == 0
     assert pl.read_parquet(files / "out" / "psi_table.parquet").item(0, "n_queries") == 79
-    run.write_text("x0 Q0 d 1 0.5 r\n")  # nothing is left: refused, whatever is said
+    run.write_text("x0 Q0 d 1 0.5 r\n")  # no query remains: refused with any option
     assert main(arguments(files, **both)) == 2
     assert "bm25.trec: holds none of the queries" in capsys.readouterr().err
 
@@ -332,9 +332,7 @@ def test_queries_without_span_are_scored_by_class(labelled, capsys):
         ({"max_tokens": "all"}, "--max-tokens needs pos_char_length for every query"),
     ],
 )
-def test_missing_spans_or_lengths_are_refused(
-    labelled, capsys, change, message
-):
+def test_missing_spans_or_lengths_are_refused(labelled, capsys, change, message):
     assert main(arguments(labelled, queries=labelled / "queries.jsonl", **change)) == 2
     assert message in capsys.readouterr().err
 

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory):
-    """The folder that the command leaves in an empty one, and what it printed."""
+    """The output folder of the command, and its printed text."""
     place = tmp_path_factory.mktemp("example")
     code = "import sys; from psibench.cli import main; sys.exit(main(['score', '--example']))"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`psibench score` told what a foreign model read, and compared with a control."""
+"""`psibench score` with a foreign model's input length and a control."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from psibench.tables import read_provenance
 MINILM = "embedded:all-MiniLM-L6-v2"
 N_DOCUMENTS = 40
 TEXT = "river " * 200
-"""A token every six characters; of 128 tokens 126 are its own: 755 characters are read."""
+"""A token every six characters; 126 of 128 tokens are text: 755 characters are read."""
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_a_model_is_compared_with_the_control_among_the_runs(files):
     runs = ("model.trec", "blind.trec")
     assert score(files, "--control", "blind", runs=runs) == 0
     row = psi(files, model="model", evidence="all")
-    # The model finds the beginning alone, the control a third of neither: profiles differ.
+    # The model finds only early evidence, so the profiles differ.
     assert row["control"] == "blind"
     assert row["p_control"] == max(row["p_control_hit"], row["p_control_miss"]) < 0.001
     control = psi(files, model="blind", evidence="all")

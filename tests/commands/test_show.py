@@ -112,7 +112,7 @@ def test_a_terminal_has_colour_unless_it_is_not_wanted(shown, monkeypatch, is_wa
     monkeypatch.setenv("FORCE_COLOR", "1")
     printed = shown([psi_row("m\x1b[8m")])
     assert ("\x1b[1;31msensitive" in printed) == is_wanted
-    assert "\x1b[8m" not in printed  # which would hide what follows
+    assert "\x1b[8m" not in printed  # which would hide the rest
 
 
 def test_the_authors_of_the_queries_are_named(shown):

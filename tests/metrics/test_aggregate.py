@@ -105,7 +105,7 @@ def test_several_spans_have_their_common_third_or_are_mixed():
     assert table["target_position"].to_list() == ["mixed", "middle", "end"]
     assert table["target_positions"].to_list() == ["beginning, end", "middle", "end"]
     for name in ("span_start_char", "span_mid_char", "relative_position"):
-        assert table[name].to_list() == [None, None, None]  # no span stands for the others
+        assert table[name].to_list() == [None, None, None]  # q3 has no span
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_mixed_evidence_has_a_separate_row_and_no_third():
 
 
 def test_unknown_evidence_counts_in_means_but_has_no_bucket():
-    # A document that is read in part: what was given of evidence without a place is not known.
+    # A document that is read in part: the visible part of evidence without a position is unknown.
     frame = made(
         [(10, 1.0), (700, 0.5), (20, 0.3)], target_position=["beginning", "end", "unknown"]
     )

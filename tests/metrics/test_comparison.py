@@ -69,7 +69,7 @@ def test_a_shared_profile_is_no_difference(scale):
     found = compared(a, b, documents, buckets)
     own, other = (found.p_hit, found.p_miss) if scale == "hit" else (found.p_miss, found.p_hit)
     assert own > 0.05
-    assert other < 0.01  # means far apart: one scale alone would claim a difference
+    assert other < 0.01  # means far apart: one scale would show a difference
     assert found.p > 0.05
 
 

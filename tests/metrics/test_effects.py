@@ -27,8 +27,8 @@ def test_what_truncation_costs_is_the_coefficient_of_least_squares():
 @pytest.mark.parametrize(
     "cut_of",
     [
-        pytest.param(lambda d, b: b == 1, id="the bucket says what is cut"),
-        pytest.param(lambda d, b: d % 2 == 1, id="the document says what is cut"),
+        pytest.param(lambda d, b: b == 1, id="the bucket determines the cut"),
+        pytest.param(lambda d, b: d % 2 == 1, id="the document determines the cut"),
         pytest.param(lambda d, b: True, id="everything is cut"),
         pytest.param(lambda d, b: False, id="nothing is cut"),
     ],

@@ -120,7 +120,7 @@ def slow_test(queries):
     for directions in (np.stack([x, x**2 - np.mean(x**2)]).T, x[:, None], *each):
         along = rows @ directions
         if directions.shape[1] == 1 and set(directions[:, 0]) == {0, 1}:
-            # documents that the bucket says something of
+            # documents with information on the bucket
             along = along[np.abs(along[:, 0]) > 1e-12]
         n, total = len(along), along.sum(axis=0)
         v = sum(np.outer(row, row) for row in along)
@@ -411,7 +411,7 @@ def test_buckets_are_tested_between_documents_with_enough_clusters():
 
 @pytest.mark.parametrize(("n_documents", "is_tested"), [(29, False), (30, True)])
 def test_fewer_than_thirty_documents_that_differ_inside_give_no_p(n_documents, is_tested):
-    # In 15 clusters, which are enough; the other documents score alike and say nothing.
+    # In 15 clusters, which are enough; the other documents score alike and are not informative.
     queries = [(d, b, float(b == 0 or d >= n_documents)) for d in range(70) for b in (0, 1)]
     test = within_documents(table_of(queries, 2, n_clusters=15))
     assert (test.n_documents, test.p is not None) == (n_documents, is_tested)

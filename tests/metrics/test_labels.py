@@ -13,7 +13,7 @@ from psibench.metrics.labels import (
 )
 
 ALONE = np.arange(20)
-"""Each query has a document of its own."""
+"""Each query has another document."""
 FIRST = ALONE < 10
 
 
@@ -28,7 +28,7 @@ def test_graded_pairs_replace_labels_and_other_queries_are_left_out():
 
 
 def test_labels_that_people_confirm_leave_the_mean_as_it_is():
-    # 12 of 20 find; of the ten graded only three do, which says nothing about the labels.
+    # 12 of 20 hit; only three of the ten graded queries do: no information on labels.
     machine = np.isin(ALONE, [0, 1, 2, *range(11, 20)]).astype(float)
     found = corrected_mean(machine, np.where(FIRST, machine, np.nan), FIRST, ALONE)
     # Squared errors .24 / 20 * 10 / 8 = .015, for errors not met 2 / 12 * .24 / 10 = .004;
@@ -55,7 +55,7 @@ def test_what_people_reject_is_out():
     ("graded", "human"),
     [
         pytest.param(ALONE < 9, np.where(ALONE < 9, 1.0, np.nan), id="nine graded"),
-        pytest.param(FIRST, np.full(20, np.nan), id="all of them out"),
+        pytest.param(FIRST, np.full(20, np.nan), id="all without a relevant document"),
     ],
 )
 def test_too_little_gives_no_corrected_mean(graded, human):
@@ -74,7 +74,7 @@ IN_ARTICLES = pl.DataFrame({"query_id": IDS, "domain": "all", "document_id": IDS
     pl.Series("cluster", [f"article {i // 5}" for i in range(60)]),
     pl.Series("ndcg@10", [float(i // 5 % 2) for i in range(60)]),
 )
-"""60 queries on documents of their own, in 12 articles of which every other one is found."""
+"""60 queries on 60 documents in 12 articles; every other article is found."""
 ALL_RIGHT = pl.DataFrame({"query-id": IDS, "corpus-id": IDS, "score": 1})
 
 

@@ -9,7 +9,7 @@ BASE = {"psi": 0.2, "psi_noise_mean": 0.1, "psi_same": 0.12, "psi_corrected": 0.
 
 
 def table(*rows: dict) -> pl.DataFrame:
-    """PSI table of some rows; what a row does not say is as in BASE and `psi_row`."""
+    """A PSI table of rows, with defaults from BASE and `psi_row`."""
     return frame(PSI_TABLE, [psi_row(**{"model": "m"} | BASE | row) for row in rows])
 
 
@@ -77,7 +77,7 @@ def of(found: pl.DataFrame, **wanted: str) -> dict:
 
 
 def five_models() -> list[dict]:
-    """Four models in the board's order in each of three languages, `only` in English alone."""
+    """Four models in the board's order in each of three languages, `only` just in English."""
     rows = [
         row(model, code, level + place / 100)
         for place, model in enumerate(RANKED)

@@ -57,9 +57,7 @@ def test_trend_over_thirds_by_hand():
         pytest.param([0.3, 0.1 + 0.2, 0.3], 3, 0, id="equal but for rounding"),
     ],
 )
-def test_few_buckets_or_equal_means_have_no_correlation(
-    means, n_buckets, slope
-):
+def test_few_buckets_or_equal_means_have_no_correlation(means, n_buckets, slope):
     row = trend(rows(means))
     assert row["n_buckets"] == n_buckets
     assert [row[name] for name in FIGURES] == [slope, None, None, None, None]

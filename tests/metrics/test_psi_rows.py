@@ -1,4 +1,4 @@
-"""One row of the PSI table: what is said about constructed cases, and what is left empty."""
+"""Rows of the PSI table for constructed cases."""
 
 from types import SimpleNamespace
 
@@ -72,7 +72,7 @@ def test_copies_of_a_document_in_one_cluster_add_nothing(within):
     rng = np.random.default_rng(5)
     scores, documents, buckets = controlled(4, [1.0, 0.9, 0.8], n_documents=90)
     buckets = np.where(documents % 4 == 0, np.minimum(buckets, 1), buckets)  # unequal: confounding
-    if not within:  # each document in one bucket alone
+    if not within:  # each document in a single bucket
         buckets = documents % 3
     control = hits(rng, np.full(270, 0.5))
     seen = rng.random(270) < 0.7
@@ -121,7 +121,7 @@ def test_few_clusters_leave_documents_as_units_and_are_said():
 
 
 def test_harder_long_documents_are_not_called_position():
-    # Long documents alone hold buckets 3 to 5, and their queries are harder wherever they are.
+    # Only long documents have buckets 3 to 5, and their queries are harder wherever they are.
     rng = np.random.default_rng(1)
     is_long = np.arange(400) % 2 == 0
     documents = np.repeat(np.arange(400), 5)
@@ -245,16 +245,16 @@ def low_of(means, test, bounds=None):
 
 
 def test_the_lower_end_shrinks_one_unusual_bucket():
-    # The fit is the bucket's own mean and that of the eight others.
+    # The fit has the bucket's mean, and the mean of the eight others.
     means = [0.6] * 4 + [0.3] + [0.5] * 4
     tests = {k: HotellingTest(20.0 if k == 4 else 0.0, 1, 100, 100) for k in range(9)}
     test = BucketTest(100, np.zeros(9), p=0.001, p_bucket=0.001, buckets=tests)
-    # T^2 / 99 is .2 / (1 - .2); its critical values for one of nine buckets, and for one alone.
+    # T^2 / 99 is .2 / (1 - .2); critical values for one of nine buckets, and for one.
     of_nine, alone = (stats.f.isf(size, 1, 99) / 99 for size in (1 - 0.95 ** (1 / 9), 0.05))
     share = ((0.25 - of_nine + alone) ** 0.5 - alone**0.5) / 0.25**0.5
     low, high = (np.mean(means) + share * (end - np.mean(means)) for end in (0.3, 0.55))
     assert low_of(means, test) == pytest.approx(1 - low / high)
-    # It was rejected by its own mean, and needs no bound of hits and misses.
+    # Its mean is significant, so it needs no bound of hits and misses.
     bounds = tuple(np.where(np.arange(9) == 4, end, np.nan) for end in (0.1, 0.9))
     assert low_of(means, test, bounds) == low_of(means, test)
 
@@ -277,7 +277,7 @@ def test_an_uncertain_bucket_is_limited_by_its_bound():
     assert low_of(means, SLOPE_AND_BEND) == pytest.approx(1 - last / first)
     assert low(0.3, 0.36) == pytest.approx(1 - last / first)
     assert low(0.2, 0.6) == pytest.approx(1 - 0.6 / 0.9)
-    # The well-known ones alone show more.
+    # The well-known buckets show more.
     assert low(0.2, 0.88) == pytest.approx(1 - second / first)
     # The best one may be badly known, too.
     best = low_of([0.5, 0.55, 0.95], SLOPE_AND_BEND, bounds_of_last(0.7, 0.99))
@@ -292,7 +292,7 @@ def test_a_rejected_psi_never_starts_at_0():
 
 
 def test_clusters_are_counted_of_queries_in_a_bucket():
-    # Documents of eight clusters; the queries of four of them have no one place.
+    # Documents of eight clusters; the queries of four clusters have no single position.
     n, buckets = 240, np.tile([0, 1, 2], 80)
     documents, rng = np.arange(n) // 3, np.random.default_rng(3)
     clusters = documents % 8
@@ -388,7 +388,7 @@ def test_mean_interval_equals_a_bucket_with_all_queries():
     by_bucket = row_of(scores, documents, np.zeros_like(buckets))[1]
     assert mean_interval(scores, documents) == (by_bucket.low[0], by_bucket.high[0])
     assert by_bucket.low[0] < scores.mean() < by_bucket.high[0]
-    # All 60 documents found: those never drawn may be missed, 1 - .025^(1 / 60) of them.
+    # All 60 documents found: a share of 1 - .025^(1 / 60) of other documents may be missed.
     low, high = mean_interval(np.ones(180), np.repeat(np.arange(60), 3))
     assert (low, high) == (pytest.approx(0.025 ** (1 / 60)), 1.0)
 
@@ -514,7 +514,7 @@ def test_a_drop_is_plain_between_documents():
 
 
 def test_a_nearly_empty_bucket_does_not_decide_the_lower_end():
-    # 1 - .05 / .6; weighed by its own small error the last bucket was the centre of the fit.
+    # 1 - .05 / .6; with its small error as weight, the last bucket was the centre of the fit.
     low = []
     for seed in range(40):
         rng = np.random.default_rng(seed)

@@ -107,7 +107,7 @@ def test_averaged_ties_equal_scikit_learn(n_values, k):
 
 
 def test_missed_positives_count_in_the_ideal_of_averaged_ties():
-    # Two documents of one score, one of them of grade 2; one of grade 1 is not found.
+    # Two documents with equal score, one with grade 2; a document with grade 1 is not found.
     scores = pl.DataFrame([("q", "a", 1.0), ("q", "b", 1.0)], schema=SCORES_SCHEMA, orient="row")
     qrels = judged(("q", "a", 2), ("q", "z", 1))
     table = ranking_metrics(rank_documents(scores), qrels, metrics=["ndcg-tie-averaged@10"])

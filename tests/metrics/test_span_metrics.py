@@ -50,7 +50,7 @@ RANKED = [("d", 10, 30), ("e", 0, 10), ("d", 25, 50), ("d", 0, 100)]
         ([20, 40], None, {1: (0.5, 0, 0), 2: (0.5, 0, 0), 3: (1, 1, 0), 4: (1, 1, 1)}),
         ([12, 28], None, {1: (1, 1, 1), 4: (1, 1, 1)}),
         ([60, 70], None, {1: (0, 0, 0), 3: (0, 0, 0), 4: (1, 1, 1)}),
-        # Two spans of 10 characters, in a chunk each; the first alone is half.
+        # Two spans of 10 characters, in a chunk each; only the first is half.
         (None, [[10, 20], [40, 50]], {1: (0.5, 0, 0), 3: (1, 1, 1)}),
         # [45, 60) is not whole in any of the first three: 5 and 10 of 25.
         (None, [[10, 20], [45, 60]], {3: (15 / 25, 0, 0)}),

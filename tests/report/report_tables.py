@@ -18,7 +18,7 @@ from psibench.tables.schemas import (
 )
 
 FORBIDDEN = ("equally hard", "does not care", "truncation is all", "truncation is enough", "chance")
-"""What a page must not say; see docs/psi.md."""
+"""Claims that a page must not make; see docs/psi.md."""
 THIRDS = (("beginning", 0.0, 1 / 3), ("middle", 1 / 3, 2 / 3), ("end", 2 / 3, 1.0))
 
 
@@ -53,7 +53,7 @@ def report_input(
     histogram: list[dict[str, Any]] | None = None,
     **more: Any,
 ) -> ReportInput:
-    """Return a page's tables; benchmarks and models that are not given are those of the rows."""
+    """Return a page's tables; benchmarks and models default to the ones in the rows."""
     rows = [*(psi or []), *(buckets or []), *(statistics or [])]
     names = dict.fromkeys(row["benchmark"] for row in rows)
     models = {row["model"]: row["kind"] for row in psi or []}

@@ -1,4 +1,4 @@
-"""Queries with their evidence: which are shown, what is said of them, how a browser gets them."""
+"""Example queries with their evidence on the page."""
 
 import re
 from typing import Any

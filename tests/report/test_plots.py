@@ -1,4 +1,4 @@
-"""Plots as they stand on the page: the same again."""
+"""Plots on the page are reproducible."""
 
 import polars as pl
 import pytest

@@ -109,7 +109,7 @@ def test_each_probe_names_the_preferred_end_or_none():
     assert cells["front"]["reversal, delta_change"] == "0.200\n[−0.100, 0.500]"  # holds 0
     assert cells["front"]["its p"] == "–"  # no PSI was given
     assert "segments, gap" not in cells["front"]  # no model has it
-    # what rounding alone leaves names no end
+    # a difference by rounding names no end
     collapsed = [row | {"low": 1e-8, "high": 3e-8, "value": 2e-8} for row in rows("mine", 0.0)]
     found = agreement(table(collapsed), PSI_TABLE.empty())
     assert {row[1] for row in found.rows if "gap" in row[0]} == {"0.000\n[0.000, 0.000]"}

@@ -1,4 +1,4 @@
-"""docs/psi*.md: the example is what the package computes, and measured figures have a source."""
+"""docs/psi*.md: the package reproduces the example, and measured numbers have a source."""
 
 import re
 import sys

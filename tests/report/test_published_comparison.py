@@ -1,4 +1,4 @@
-"""A run's figures beside the papers': what is matched, the differences, the intervals."""
+"""Published values and a run's values: matches, differences, intervals."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_posir_averages_bins_within_a_length_bucket() -> None:
     assert every["difference"] == pytest.approx(0.45 - 0.4407)
     assert (first["length_bucket"], first["quantity"]) == ("Q1", "mean_of_buckets")
     assert first["difference"] == pytest.approx(0.59 - 0.5853)
-    # the number of queries is that of the language, not of the length bucket
+    # the number of queries is per language, not per length bucket
     assert [every["n_queries"], first["n_queries"]] == [42_001, 42_001]
     assert [every["differs"], first["differs"]] == [None, None]
     crossed = found([release_row(corpus_lang="eng-Latn", psi=0.40)], release=RELEASE)
@@ -157,7 +157,7 @@ def test_trained_models_carry_their_training_in_the_id() -> None:
     mean, psi = found([row], squad=SQUAD).to_dicts()
     assert (mean["quantity"], mean["published"]) == ("mean_of_buckets", 0.655)
     assert (psi["quantity"], psi["published"]) == ("psi", 0.068)
-    assert "does not say which subset" in psi["differs"]
+    assert "does not name a subset" in psi["differs"]
     english = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
     of_posir = release_row(model="qwen3-0.6b-uniform-s42", mean_of_buckets=0.5, psi=0.25) | english
     rows = found([of_posir], release={"data": "posir_four_domains", "differs": ""})
@@ -180,7 +180,7 @@ def test_the_run_stands_beneath_its_model_in_the_papers_unit() -> None:
     assert row[9:] == ("–",) * 4  # a dash of the paper stays a dash
 
 
-# --- which benchmarks stand for a paper's data
+# --- benchmarks with a paper's data
 
 LLM = {"llm": "stand-in"}
 DOCS = {"source": {"kind": "python_docs"}}

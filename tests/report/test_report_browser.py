@@ -41,7 +41,7 @@ MEASURE = """
 
 
 def measured(text: str, folder: Path, width: int) -> dict[str, Any]:
-    """Open a page in a window of a width; fail on any console message, return what it measures."""
+    """Open a page at a window width; fail on console messages; return measurements."""
     text = text.replace("</body>", MEASURE)
     text = text.replace("default-src 'none'", "default-src 'none'; script-src 'unsafe-inline'")
     page = folder / "measured.html"

@@ -1,4 +1,4 @@
-"""Reading what the report shows of languages, and what it asks a workflow for."""
+"""Languages in the report, and its input files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def written(path: Path, spec: TableSpec, rows: list[dict[str, Any]]) -> str:
 
 
 def domain(folder: Path, name: str, n: int, *, language: str = "eng-Latn", **more: Any) -> dict:
-    """One domain of ``n`` queries, each on a document of its own."""
+    """One domain of ``n`` queries, each on another document."""
     text = "The lid is blue. The box is red."
     sizes = {"char_length": len(text), "word_count": 8, "token_length": 10}
     documents = [{"_id": f"{name}-{i}", "text": text, **sizes} for i in range(n)]

@@ -119,7 +119,7 @@ def test_monolingual_pairs_come_first() -> None:
     table = frame(PSI_TABLE, [*PSI, *more])
     (shown,) = pair_tables(INFO, table, metric="ndcg@10")
     assert shown.header == ("model", "ara-Arab", "eng-Latn", "ara-Arab → eng-Latn")
-    # Where documents cannot tell, the published PSI; none where next to nothing is found.
+    # The published PSI without one at equal documents; null if almost nothing is found.
     assert shown.rows == (
         ("alpha", "0.200", "0.300", "0.100"),
         ("between", "0.250", "0.250", "0.250"),

@@ -1,4 +1,4 @@
-"""Reading what the report shows of verification, and the stage that writes the page."""
+"""Verification in the report, and the stage that writes the page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -70,7 +70,7 @@ def dropped(name: str, position: str) -> dict[str, Any]:
 
 
 def read(write: Write, **tables: Any) -> dict[str, Any]:
-    """What is read of five queries, a stage that keeps two of them, and tables."""
+    """Inputs of five queries, a stage that keeps two queries, and tables."""
     place = {"benchmark": "controlled", "language": "eng-Latn", "domain": "wikipedia"}
     step = {"stage": "margin", "step": 1, "unit": "queries", "entered": 5, "kept": 2, "dropped": 3}
     items = [("c", "middle"), ("d", "end"), ("e", "end")]

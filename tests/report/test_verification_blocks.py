@@ -1,4 +1,4 @@
-"""Tables of verification: what stands in a cell, and when published figures stand beside."""
+"""Cells of the verification tables, with and without published values."""
 
 import polars as pl
 import pytest
@@ -40,7 +40,7 @@ def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
 def test_margin_table_has_counts_shares_and_the_published_ones_beside() -> None:
     table = margin_table(margins(*POOLS), MARGINS)
     kept = rows_of(table)["m>=0.3"]
-    # of 1,200 candidates 300; of these 180, 50, 70
+    # 300 of 1,200 candidates: 180, 50, 70
     assert kept[:4] == ("300\n25.00 %", "180\n60.00 %", "50\n16.67 %", "70\n23.33 %")
     assert kept[4:6] == ("481,236\n16.32 %", "335,650\n69.75 %")
     assert rows_of(table)["failed"][4:] == ("945,845\n32.08 %", "–", "–", "–")

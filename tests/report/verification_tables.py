@@ -149,7 +149,7 @@ def flows(*every: dict[str, Any]) -> pl.DataFrame:
 
 
 def verified_input(**more: Any) -> ReportInput:
-    """A page of one benchmark by margin and one by agreement, which has a view of its own."""
+    """A page of one benchmark by margin and one by agreement, which has a view."""
     names = ("controlled", "fineweb", "fineweb-raw")
     models = [model.id for model in MODELS]
     statistics = [

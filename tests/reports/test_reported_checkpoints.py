@@ -35,7 +35,7 @@ def minilm_with(tmp_path):
 
 
 def test_a_tokenizer_that_would_cut_the_beginning_is_refused(minilm_with):
-    # Read are the last four words, and 48 of 48 characters were recorded as visible.
+    # The model read the last four words, but 48 of 48 characters were recorded as visible.
     tokenizer = minilm_with(truncation_side="left")
     with pytest.raises(InputError, match="truncation_side is 'left'"):
         tokenize_texts(tokenizer, [TEXT], max_tokens=6)
@@ -53,13 +53,13 @@ def test_a_limit_inside_tokenizer_json_cuts_nothing(minilm_with, max_tokens, n_t
 
 
 TEXTS = ["w1 w2 w3", "w4 w5 w6 w7 w8 w9 w10", "w1"]
-"""Of several lengths: a batch of them is padded."""
+"""Texts of several lengths, so that a batch is padded."""
 
 
 @pytest.mark.parametrize("padding_side", ["left", "right"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max", "lasttoken", "mean_sqrt_len_tokens"])
 def test_padding_does_not_change_a_vector(tmp_path, pooling, padding_side):
-    """Pooling as sentence-transformers 5.4 and later write it; [CLS] may stand behind padding."""
+    """Pooling as sentence-transformers 5.4 and later write it; [CLS] may follow padding."""
     from sentence_transformers import SentenceTransformer
 
     save_bert(tmp_path)

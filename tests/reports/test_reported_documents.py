@@ -28,7 +28,7 @@ def test_inline_elements_do_not_part_a_word(tmp_path):
 
 
 def write_pdf(path, mapped: str) -> None:
-    """Write a page that shows the codes A and B, of which A is mapped to UTF-16 ``mapped``."""
+    """Write a page that shows the codes A and B, and maps A to UTF-16 ``mapped``."""
     shown = b"BT /F1 12 Tf 72 720 Td (AB) Tj ET"
     names = (
         b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap 1 begincodespacerange <00> "
@@ -88,7 +88,7 @@ def test_offsets_in_utf_16_or_bytes_are_refused(tmp_path, start, is_found):
 
 @pytest.mark.parametrize("text", ["go go go go go go", "go go\n\ngo go go go"])
 def test_chunks_of_repeated_words_have_separate_positions(text):
-    """Text splitters look for a chunk from a wrong place and find an earlier copy of it."""
+    """Text splitters search a chunk from a wrong offset and find an earlier copy."""
     chunks = split_chunks(text, chunk_words=2)
     assert [text[start:end].split() for start, end in chunks] == [["go", "go"]] * 3
     assert all(end <= start for (_, end), (start, _) in zip(chunks, chunks[1:], strict=False))

@@ -50,9 +50,7 @@ def test_vectors_belong_to_the_text_of_their_index(numbers, expected):
         (2 + 2, False),  # [CLS] and [SEP] may be left out of what is counted
     ],
 )
-def test_a_server_that_undercounts_tokens_is_reported(
-    tmp_path, caplog, n_sent, warns
-):
+def test_a_server_that_undercounts_tokens_is_reported(tmp_path, caplog, n_sent, warns):
     text = ["two words"]
 
     async def ask(entry):
