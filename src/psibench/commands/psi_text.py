@@ -25,7 +25,7 @@ from psibench.report.verdict import (
     SENSITIVE,
     VERDICT_LABELS,
     ModelVerdict,
-    Row,
+    TableRow,
     cut_text,
     has_flag,
     shown_psi,
@@ -112,7 +112,7 @@ def _title(table: pl.DataFrame, name: str, query_lang: str, corpus_lang: str) ->
 
 
 def _verdict_tables(
-    found: Sequence[ModelVerdict], by_model: Mapping[str, Row], *, width: int
+    found: Sequence[ModelVerdict], by_model: Mapping[str, TableRow], *, width: int
 ) -> Iterator[RenderableType]:
     """Yield a table of numbers and labels, its notes, and a table of the models' lines."""
     gap, is_narrow = 2 if width > 90 else 1, width < 80
@@ -149,7 +149,7 @@ def _verdict_tables(
     yield lines
 
 
-def _in_short(found: Sequence[ModelVerdict], by_model: Mapping[str, Row]) -> str:
+def _in_short(found: Sequence[ModelVerdict], by_model: Mapping[str, TableRow]) -> str:
     """Return the number of models per label, the largest PSI of tested models, the largest cut."""
     counts = Counter(one.label for one in found)
     text = ", ".join(f"{label}: {counts[label]}" for label in VERDICT_LABELS if counts[label])

@@ -181,7 +181,7 @@ def result_tables(
         for scheme in schemes
         for metric in metrics
     ]
-    psi = _adjusted(rows_frame([row for _, rows in made for row in rows], PSI_TABLE))
+    psi = _adjusted(table_frame([row for _, rows in made for row in rows], PSI_TABLE))
     key = ("model", "buckets", "metric", "evidence")
     pooled = psi.filter(domain=ALL, length_bucket=ALL)
     rows = {tuple(row[name] for name in key): row for row in pooled.iter_rows(named=True)}
@@ -203,9 +203,9 @@ def result_tables(
         )
     ]
     return ResultTables(
-        buckets=rows_frame([row for rows, _ in made for row in rows], BUCKET_SCORES),
+        buckets=table_frame([row for rows, _ in made for row in rows], BUCKET_SCORES),
         psi=psi,
-        comparisons=rows_frame(compared, COMPARISONS),
+        comparisons=table_frame(compared, COMPARISONS),
     )
 
 
@@ -518,7 +518,7 @@ def _gains(
     return figures
 
 
-def rows_frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
+def table_frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:
     """Return rows as a frame in the columns of a spec; NaN becomes null."""
     listed = list(rows)
     columns = {name: [row[name] for row in listed] for name in spec.column_names}

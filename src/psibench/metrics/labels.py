@@ -25,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.metrics.aggregate import rows_frame
+from psibench.metrics.aggregate import table_frame
 from psibench.metrics.buckets import Memberships, assign, bucket_scheme
 from psibench.metrics.constants import FEWEST_BUCKET_GRADED, FEWEST_GRADED, PSEUDO_QUERIES, UNLIKELY
 from psibench.metrics.inference import (
@@ -112,7 +112,7 @@ def label_agreement(
             {"buckets": name, "bucket": label, "kappa": None} | row
             for label, row in zip(scheme.labels, found, strict=True)
         ]
-    return rows_frame(rows, LABEL_AGREEMENT)
+    return table_frame(rows, LABEL_AGREEMENT)
 
 
 def _agreement(
@@ -301,7 +301,7 @@ def corrected_scores(
                         "corrected_high": high,
                     }
                 )
-    return rows_frame(rows, CORRECTED_SCORES)
+    return table_frame(rows, CORRECTED_SCORES)
 
 
 def sampling_doubt(corrected: pl.DataFrame, *, scheme: str) -> str | None:

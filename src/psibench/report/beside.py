@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from psibench.report.tables import Table, table_of
-from psibench.report.views import Row
+from psibench.report.views import TableRow
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def grid(name: str, printed: pl.DataFrame, measured: pl.DataFrame) -> Table:
 def printed_text(name: str, sign: str = "") -> pl.Expr:
     """Format a column of values in [0, 1] like the paper's table, with a true minus sign."""
 
-    def cell_text(row: Row) -> str:
+    def cell_text(row: TableRow) -> str:
         digits = row["decimals"]
         scaled = round(row[name] * row["scale"], digits)
         text = f"{scaled:{sign}.{digits}f}" if scaled else f"{0:.{digits}f}"

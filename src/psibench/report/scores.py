@@ -43,7 +43,7 @@ from psibench.report.views import (
     PAIR_COLUMN,
     BenchmarkInfo,
     ModelInfo,
-    Row,
+    TableRow,
     headline_metric,
     headlines,
     leading_pair_rows,
@@ -83,7 +83,7 @@ def score_context(inputs: Scored) -> dict[str, Any]:
     ids = [info.id for info in benchmarks]
     schemes = {name: schemes_of(lead, name) for name in ids}
 
-    def order(row: Row) -> tuple[Any, ...]:
+    def order(row: TableRow) -> tuple[Any, ...]:
         name = row["benchmark"]
         return ids.index(name), schemes[name].index(row["buckets"]), row_order(row), row["model"]
 
@@ -297,7 +297,7 @@ def curve_figures(
     return figures
 
 
-def _curve_caption(lines: pl.DataFrame, row: Row) -> str:
+def _curve_caption(lines: pl.DataFrame, row: TableRow) -> str:
     caption = "Plain means with intervals; means at equal documents cannot be computed."
     if lines["plain"].count():
         caption = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
-from psibench.report.views import Row
+from psibench.report.views import TableRow
 from psibench.report.wording import isolate, number_text, p_text, p_value, percent
 
 FINDINGS = ("depends", "none", "untested", "floor", "undefined")
@@ -67,7 +67,7 @@ class ModelVerdict:
     advice: str
 
 
-def verdicts(rows: Sequence[Row], others: Sequence[Row] = ()) -> list[ModelVerdict]:
+def verdicts(rows: Sequence[TableRow], others: Sequence[TableRow] = ()) -> list[ModelVerdict]:
     """Return the verdicts on the models of one benchmark, language pair, metric and scheme.
 
     Label and advice use ``rows``, in the first bucket scheme of the benchmark's config. If the
@@ -98,11 +98,11 @@ def verdicts(rows: Sequence[Row], others: Sequence[Row] = ()) -> list[ModelVerdi
     return found
 
 
-def _tested_views(rows: Sequence[Row], column: str) -> list[str]:
+def _tested_views(rows: Sequence[TableRow], column: str) -> list[str]:
     return [row["evidence"] for row in rows if row[column] is not None]
 
 
-def shown_interval(row: Row, name: str = "psi_same") -> tuple[float | None, float | None]:
+def shown_interval(row: TableRow, name: str = "psi_same") -> tuple[float | None, float | None]:
     """Return the printed interval of ``psi_same`` or ``psi``; it agrees with the adjusted p.
 
     The columns describe one model and are not adjusted. The printed interval starts at 0 if the
@@ -118,7 +118,7 @@ def shown_interval(row: Row, name: str = "psi_same") -> tuple[float | None, floa
     return (low, high) if low > 0 else (None, None)
 
 
-def shown_psi(row: Row, name: str = "psi_same", *, separator: str = " ") -> str:
+def shown_psi(row: TableRow, name: str = "psi_same", *, separator: str = " ") -> str:
     """Return ``psi_same`` or ``psi`` of a row with its `shown_interval`.
 
     A lower end that rounds to 0 without being 0 is ``<0.001``.
@@ -136,7 +136,7 @@ def shown_psis(rows: pl.DataFrame, name: str) -> pl.Series:
     return pl.Series(texts, dtype=pl.String)
 
 
-def label_of(row: Row, visible: Row | None) -> str:
+def label_of(row: TableRow, visible: TableRow | None) -> str:
     """Return the label (see `VERDICT_LABELS`) for a model's rows over all and visible evidence."""
     if finding_of(row) in ("undefined", "floor", "untested"):
         return NOT_TESTABLE
@@ -152,7 +152,7 @@ def label_of(row: Row, visible: Row | None) -> str:
     return NO_CONTROL if row["control"] is None else NO_MORE
 
 
-def basis_of(row: Row, visible: Row | None) -> Row | None:
+def basis_of(row: TableRow, visible: TableRow | None) -> TableRow | None:
     """Return the row that makes a model *sensitive to position*; None if neither row does.
 
     This is the row of all evidence, unless evidence beyond the input lowers the score; then it is
@@ -166,25 +166,25 @@ def basis_of(row: Row, visible: Row | None) -> Row | None:
     return next(filter(is_beyond, views), None)
 
 
-def is_cut(row: Row) -> bool:
+def is_cut(row: TableRow) -> bool:
     """Return whether some evidence is known to lie beyond the model's input."""
     return row["seen"] is not None and row["seen"] < 1.0
 
 
-def cut_text(row: Row, *, least: float = MATERIAL_CUT) -> str:
+def cut_text(row: TableRow, *, least: float = MATERIAL_CUT) -> str:
     """Return the share of the evidence beyond the model's input as text; empty below ``least``."""
     if row["seen"] is None or round(1 - row["seen"], 9) < least:
         return ""
     return f"{percent(1 - row['seen'])} of the evidence is cut off"
 
 
-def costs_score(row: Row) -> bool:
+def costs_score(row: TableRow) -> bool:
     """Return whether evidence beyond the input lowers the score (interval below 0)."""
     high = row["truncation_high"]
     return is_cut(row) and high is not None and row["truncation"] < 0 and high < 0
 
 
-def is_beyond(row: Row) -> bool:
+def is_beyond(row: TableRow) -> bool:
     """Return whether position matters more than it does for the position-blind control.
 
     Within documents both p must reject. Between documents the p against the control is enough: it
@@ -197,7 +197,7 @@ def is_beyond(row: Row) -> bool:
     return finding == "depends" or (finding == "none" and row["test"] == "between")
 
 
-def _advice(row: Row, visible: Row | None, label: str, n_models: NModels) -> list[str]:
+def _advice(row: TableRow, visible: TableRow | None, label: str, n_models: NModels) -> list[str]:
     """Return the sentences of a model's line, the next step first."""
     if label == CONTROL and has_flag(row, "truncating"):
         return [_truncating_control(row)]
@@ -225,7 +225,7 @@ def _advice(row: Row, visible: Row | None, label: str, n_models: NModels) -> lis
     return sentences
 
 
-def _without_claim(row: Row, label: str, n_models: NModels) -> str:
+def _without_claim(row: TableRow, label: str, n_models: NModels) -> str:
     """Return the first sentence for a label that claims no effect of the model."""
     if label == NOT_TESTABLE:
         return _why_untested(row)
@@ -239,12 +239,12 @@ def _without_claim(row: Row, label: str, n_models: NModels) -> str:
     return _no_effect(row, n_models)
 
 
-def _bucket_text(row: Row) -> str:
+def _bucket_text(row: TableRow) -> str:
     bucket = row["worst_same"] or row["worst_bucket"]
     return BUCKET_TEXTS.get(bucket, f"in bucket {isolate(bucket)}")
 
 
-def _basis_text(row: Row, basis: Row) -> str:
+def _basis_text(row: TableRow, basis: TableRow) -> str:
     """Return in parentheses which evidence and which p a claim uses, unless the table shows it."""
     is_inside, is_between = basis is not row, basis["test"] == "between"
     parts = ["evidence inside the input"] if is_inside else []
@@ -254,7 +254,7 @@ def _basis_text(row: Row, basis: Row) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _no_effect(row: Row, n_models: NModels) -> str:
+def _no_effect(row: TableRow, n_models: NModels) -> str:
     found = f"No effect found{_adjusting(row, 'p_position', n_models)}"
     high = row["psi_same_high"]
     if high is None:
@@ -262,7 +262,7 @@ def _no_effect(row: Row, n_models: NModels) -> str:
     return f"{found}: PSI is below {number_text(high)} (95 % bound)."
 
 
-def _adjusting(row: Row, column: str, n_models: NModels) -> str:
+def _adjusting(row: TableRow, column: str, n_models: NModels) -> str:
     """Return p before and after adjustment if only the p before it is at most .05."""
     before, after = row[column], row[ADJUSTED[column]]
     if before is None or after is None or not before <= SIGNIFICANCE_LEVEL < after:
@@ -271,7 +271,7 @@ def _adjusting(row: Row, column: str, n_models: NModels) -> str:
     return f" ({p_text(before)} before and {p_value(after)} after adjusting for {n} models)"
 
 
-def _disagreeing_schemes(row: Row, others: Sequence[Row]) -> str:
+def _disagreeing_schemes(row: TableRow, others: Sequence[TableRow]) -> str:
     """Return a sentence on the bucket schemes whose adjusted p is on the other side of .05."""
     opposite = {"depends": "none", "none": "depends", "untested": "depends"}
     unlike = [one for one in others if finding_of(one) == opposite.get(finding_of(row))]
@@ -279,12 +279,12 @@ def _disagreeing_schemes(row: Row, others: Sequence[Row]) -> str:
     return f"Other bucket schemes disagree: {named}." if unlike else ""
 
 
-def _few_clusters(rows: Sequence[Row], label: str) -> str:
+def _few_clusters(rows: Sequence[TableRow], label: str) -> str:
     few = [row["n_clusters"] for row in rows if has_flag(row, "few_clusters")]
     return f"This holds only for these {few[0]} clusters." if few and label != NOT_TESTABLE else ""
 
 
-def _truncating_control(row: Row) -> str:
+def _truncating_control(row: TableRow) -> str:
     cut = f" ({cut_text(row, least=0.0)})" if row["seen"] is not None else ""
     finding = finding_of(row)
     is_late_worse = finding == "depends" and row["drop_low"] is not None and row["drop_low"] > 0
@@ -296,7 +296,7 @@ def _truncating_control(row: Row) -> str:
     )
 
 
-def _why_untested(row: Row) -> str:
+def _why_untested(row: TableRow) -> str:
     finding = finding_of(row)
     if row["n_queries"] == 0 or (finding == "undefined" and row["n_buckets"] < 2):
         return "Needs queries in at least two position buckets to test position."
@@ -312,7 +312,7 @@ def _why_untested(row: Row) -> str:
     return f"Needs {n_needed} documents that can show an effect (has {n_found}) to test position."
 
 
-def finding_of(row: Row) -> str:
+def finding_of(row: TableRow) -> str:
     """Return the outcome of a PSI row's test, one of `FINDINGS`."""
     if row["psi"] is None:
         return "undefined"
@@ -323,12 +323,12 @@ def finding_of(row: Row) -> str:
     return "depends" if row["p_adjusted"] <= SIGNIFICANCE_LEVEL else "none"
 
 
-def has_flag(row: Row, name: str) -> bool:
+def has_flag(row: TableRow, name: str) -> bool:
     """Return whether a PSI row has a flag."""
     return name in row["flags"].split(", ")
 
 
-def row_order(row: Row) -> tuple[int, float]:
+def row_order(row: TableRow) -> tuple[int, float]:
     """Return the sort key of a PSI row: effects first, the largest first; rows without PSI last."""
     size = row["psi_same_corrected"]
     finding = "depends" if is_beyond(row) else finding_of(row)

@@ -30,7 +30,7 @@ STAND_IN_AUTHOR = (
 
 Headline = dict[str, str]
 """The leading language pair of a benchmark: a value per column of `SIDES`."""
-Row = Mapping[str, Any]
+TableRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
