@@ -246,7 +246,7 @@ def test_an_invalid_config_also_names_missing_files(tmp_path, capsys):
     config = {"benchmarks": {"s": SQUAD, "t": SQUAD}, "models": ["absent", "m"]}
     path = write_config(tmp_path, config | {"registry": {"m": wrong, "absent": MISSING}})
     printed = refusal(capsys, "check", path)
-    assert "model 'm': not-there.trec stands for two runs" in printed
+    assert "model 'm': not-there.trec is used for two runs" in printed
     assert printed.count("model 'absent': checkpoint './not/there'") == 1
 
 

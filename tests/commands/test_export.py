@@ -141,7 +141,7 @@ def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys
     damaged.unlink()
     assert run(results, tmp_path / "out") == 2
     assert (
-        "eng-Latn: no qrels; make what is lacking with `psibench run CONFIG "
+        "eng-Latn: missing qrels; make these tables with `psibench run CONFIG "
         in capsys.readouterr().err
     )
     damaged.write_bytes(damaged.with_name("corpus.parquet").read_bytes())
@@ -226,5 +226,5 @@ def test_languages_and_domains_can_be_chosen_and_are_told(tmp_path, results, cap
     assert run(results, tmp_path / "one", "--domains", "game, mining") == 0
     assert len(list((tmp_path / "one").glob("*/*"))) == 3
     assert run(results, tmp_path / "none", "--languages", "eng-Latn,deu-Latn") == 2
-    assert "languages: no dataset of deu-Latn" in capsys.readouterr().err
+    assert "languages: the choice has no dataset of deu-Latn" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

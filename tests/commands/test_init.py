@@ -57,7 +57,7 @@ def test_a_profile_is_written_beside_a_config_that_is_there(folder, capsys):
     assert (folder / "slurm" / "config.yaml").is_file()
     assert (folder / "psibench.yaml").read_text() == "models: [bm25]"
     assert main(["init", "--profile", "slurm"]) == 2
-    assert "slurm: there already, and kept" in capsys.readouterr().err
+    assert "already exists: slurm" in capsys.readouterr().err
 
 
 def test_a_file_is_no_folder_for_a_config(folder, capsys):
@@ -73,7 +73,7 @@ def test_any_folder_name_survives_the_config(folder, capsys):
     (folder / name / "b.rst").write_text("a text")
     assert main(["init", "mine", "--corpus", name]) == 0
     assert (
-        "Not read: skipped 1 files of kinds that are not read: .rst 1. Convert"
+        "Not read: skipped 1 files of unsupported kinds: .rst 1. "
         in capsys.readouterr().out
     )
     written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))

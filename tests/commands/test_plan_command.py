@@ -56,7 +56,7 @@ def test_stages_are_summed_and_unknown_values_named(folder, capsys):
     assert of_mine["store_bytes"].to_list() == [240_000 * 1024 * 4, None]
     told = "\n".join(lines)
     assert "Estimates: most actual values are 1/2 to 2 times these." in told
-    assert "GPU hours by 100 TFLOPS (encoding.gpu_tflops)" in told
+    assert "GPU hours assume 100 TFLOPS (encoding.gpu_tflops)" in told
     assert (
         "Text count of small unknown: its texts are on the hub. Run `psibench run CONFIG "
         "results/small/statistics.parquet` (makes no paid calls)."

@@ -75,7 +75,7 @@ def test_every_document_is_reversed_and_the_queries_asked_again(folder, capsys):
     ("options", "said"),
     [
         (("moving",), "needs --queries"),
-        (("insertion", "--queries", "queries.jsonl"), "has no queries"),
+        (("insertion", "--queries", "queries.jsonl"), "uses no queries"),
         (("insertion", "--out", "found.txt"), ".parquet or .csv"),
         (("insertion", "--max-tokens", "64"), "has it in the registry"),
     ],
