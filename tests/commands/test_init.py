@@ -72,9 +72,6 @@ def test_any_folder_name_survives_the_config(folder, capsys):
     (folder / name / "a.txt").write_text("a text")
     (folder / name / "b.rst").write_text("a text")
     assert main(["init", "mine", "--corpus", name]) == 0
-    assert (
-        "Not read: skipped 1 files of unsupported kinds: .rst 1. "
-        in capsys.readouterr().out
-    )
+    assert "Not read: skipped 1 files of unsupported kinds: .rst 1. " in capsys.readouterr().out
     written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))
     assert written["benchmarks"]["my-docs"]["source"]["paths"] == [f"../{name}"]

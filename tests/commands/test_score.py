@@ -194,7 +194,10 @@ def test_a_partial_run_scores_zero_and_says_so(files, capsys):
 BAD = {
     "unknown scheme": ({"buckets": "quarters"}, "unknown bucket scheme 'quarters'"),
     "unknown metric": ({"metrics": "map@10"}, "unknown metric 'map@10'"),
-    "no such control": ({"control": "none"}, "--control 'none' is not a scored model; allowed: bm25"),
+    "no such control": (
+        {"control": "none"},
+        "--control 'none' is not a scored model; allowed: bm25",
+    ),
     "labels of no document": (
         {"metrics": "span-recall@1", "labelled": "people.tsv"},
         "--labelled corrects metrics of documents",

@@ -79,7 +79,7 @@ def test_only_the_longer_minilm_entry_departs_from_its_checkpoint(capsys):
             f"{name}: agrees with its checkpoint: pooling, max_tokens; 384 dimensions"
             for name in names[:2]
         ),
-        "all-minilm-l6-v2-512: differs in 1 of 2 compared (pooling, max_tokens); 384 dimensions:",
+        "all-minilm-l6-v2-512: differs in 1 of 2 compared values (pooling, max_tokens); 384 dimensions:",
         "  max_tokens: the entry has 512, sentence_bert_config.json 256",
     ]
 
@@ -108,7 +108,7 @@ def test_departing_entry_is_reported_with_both_values(save, check, caplog, chang
     folder = save()
     code, (first, *rest) = check(RIGHT | change, folder)
     assert (code, rest) == (1, [f"  {line}"])
-    assert first.startswith("mine: differs in 1 of 4 compared (")
+    assert first.startswith("mine: differs in 1 of 4 compared values (")
     (warning,) = warnings_of(RIGHT | change, folder, caplog)
     assert warning == f"checkpoint '{folder}': {line}; the entry's value is used"
 
@@ -171,7 +171,10 @@ def test_limits_are_read_next_to_the_transformer(save, check, sources):
     code, lines = check(RIGHT, folder)
     keys = "query_prompt, document_prompt, pooling, max_tokens"  # the last though two files have it
     told = [f"  max_tokens: the entry has 32, {source} 24" for source in sources]
-    assert (code, lines[:1]) == (1, [f"mine: differs in 1 of 4 compared ({keys}); 32 dimensions:"])
+    assert (code, lines[:1]) == (
+        1,
+        [f"mine: differs in 1 of 4 compared values ({keys}); 32 dimensions:"],
+    )
     assert sorted(lines[1:]) == told
 
 
@@ -212,7 +215,7 @@ def test_check_reports_cut_dimensions(save, check, given, code, size):
 def test_other_backends_are_not_compared(check, capsys):
     assert check({"backend": "bm25s"}) == (
         0,
-        ["mine: nothing to compare with, of the backend bm25s"],
+        ["mine: the backend bm25s has no checkpoint to compare with"],
     )
     assert main(["models", "--check"]) == 2
     assert "psibench models --check ID" in capsys.readouterr().err

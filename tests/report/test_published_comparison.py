@@ -157,7 +157,7 @@ def test_trained_models_carry_their_training_in_the_id() -> None:
     mean, psi = found([row], squad=SQUAD).to_dicts()
     assert (mean["quantity"], mean["published"]) == ("mean_of_buckets", 0.655)
     assert (psi["quantity"], psi["published"]) == ("psi", 0.068)
-    assert "does not name a subset" in psi["differs"]
+    assert "does not say which subset" in psi["differs"]
     english = {"query_lang": "eng-Latn", "corpus_lang": "eng-Latn"}
     of_posir = release_row(model="qwen3-0.6b-uniform-s42", mean_of_buckets=0.5, psi=0.25) | english
     rows = found([of_posir], release={"data": "posir_four_domains", "differs": ""})
