@@ -79,7 +79,8 @@ def test_only_the_longer_minilm_entry_departs_from_its_checkpoint(capsys):
             f"{name}: agrees with its checkpoint: pooling, max_tokens; 384 dimensions"
             for name in names[:2]
         ),
-        "all-minilm-l6-v2-512: differs in 1 of 2 compared values (pooling, max_tokens); 384 dimensions:",
+        "all-minilm-l6-v2-512: differs in 1 of 2 compared values (pooling, max_tokens); "
+        "384 dimensions:",
         "  max_tokens: the entry has 512, sentence_bert_config.json 256",
     ]
 
