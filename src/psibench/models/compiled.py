@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
 
 logger = logging.getLogger("psibench")
-NETWORK, REFUSAL = "model.xml", "torch.txt"
+NETWORK_FILE, REFUSAL_FILE = "model.xml", "torch.txt"
 """Files of a network's cache folder: the converted network, or the reason to use torch."""
 
 ENGINES = ("auto", "torch")
@@ -118,7 +118,7 @@ def compile_network(
     if (core := _core(dtype)) is None:
         return None
     folder = _cache() / _key(network, core, dtype, identity)
-    cached, refused = folder / NETWORK, folder / REFUSAL
+    cached, refused = folder / NETWORK_FILE, folder / REFUSAL_FILE
     if refused.exists():
         logger.info("engine torch: %s (%s)", refused.read_text(encoding="utf-8"), refused)
         return None
@@ -285,6 +285,6 @@ def _keep(folder: Path, write: Callable[[Path], object]) -> None:
             draft = Path(made) / "draft"
             draft.mkdir()
             write(draft)
-            if not any((folder / name).exists() for name in (NETWORK, REFUSAL)):
+            if not any((folder / name).exists() for name in (NETWORK_FILE, REFUSAL_FILE)):
                 shutil.rmtree(folder, ignore_errors=True)  # left by a damaged network
             draft.rename(folder)  # fails if another job was first
