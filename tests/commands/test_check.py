@@ -248,7 +248,7 @@ def test_what_is_wrong_is_an_error_and_what_is_missing_is_told_with_it(tmp_path,
     config = {"benchmarks": {"s": SQUAD, "t": SQUAD}, "models": ["absent", "m"]}
     path = write_config(tmp_path, config | {"registry": {"m": wrong, "absent": MISSING}})
     printed = refusal(capsys, "check", path)
-    assert "model 'm': not-there.trec stands for two runs" in printed
+    assert "model 'm': not-there.trec is used for two runs" in printed
     assert printed.count("model 'absent': checkpoint './not/there'") == 1
 
 
