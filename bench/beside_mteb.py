@@ -1,17 +1,13 @@
-"""A whole evaluation of all-MiniLM-L6-v2, from files to its PSI, beside `mteb.evaluate`.
+"""A whole evaluation of all-MiniLM-L6-v2, from files to its PSI, compared with `mteb.evaluate`.
 
-The benchmark is made on the spot: passages of Python's documentation, and two sentences of each as
-its queries. Each command is a fresh process, imports and loading included, with nothing cached:
+`psibench.evaluate` calls the same `SentenceTransformer.encode` as MTEB; `psibench, its stages`
+runs the workflow's jobs. Each command is a fresh process, imports and loading included; ratios are
+medians over interleaved rounds.
 
-- `mteb.evaluate`: MTEB with sentence-transformers, on an export of it (`mteb_task`)
-- `psibench.evaluate`: a function around the same `SentenceTransformer.encode`
-- `psibench, its stages`: what the workflow's jobs `encode`, `search_vectors` and `score` call
-
-All read documents up to 256 tokens, in batches of 32 texts or, the stages, of as many tokens,
-search exactly, and make nDCG@10 by thirds, the PSI and its intervals; MTEB also counts its usual
-metrics at other depths. A ratio is the median over interleaved rounds, below 1 where psibench needs
-less; CPU seconds are of all threads. Exit status 1 if the mean nDCG@10 differ by more than .001.
-Goal: a CPU ratio of at most .9.
+The benchmark has passages of Python's documentation and two sentences of each as queries. All read
+up to 256 tokens, search exactly, and compute nDCG@10 by thirds and the PSI with intervals; MTEB
+also computes its usual metrics. Batches have 32 texts, or as many tokens in the stages. CPU
+seconds count all threads. Exit status 1 if the mean nDCG@10 differ by more than 0.001.
 
     python bench/beside_mteb.py [--documents 200] [--rounds 3]
 """

@@ -1,15 +1,14 @@
-"""Time of BM25 with psibench and with bm25s, index and search apart.
+"""Time of BM25 with psibench and with bm25s: index and search.
 
-All index windows of 60 words of Python's documentation and search sentences of it for 100 documents
-per query, with English stop words and stems, on one thread. bm25s runs as it is, with scipy's
-sparse matrix (csc_backend) and with numba (backend). psibench's terms and index are bm25s' own,
-with scipy's matrix, so there is no goal; its search scores exhaustively and orders ties by id. Each
-figure is the least of alternating repeats, without numba's compiling. Exit status 1 if the scores
-of any query differ by more than float32 rounding.
+All index windows of 60 words of Python's documentation and search for 100 documents per query, on
+one thread; then a million documents of 60 words. psibench uses bm25s' terms and index.
 
-Then a million documents of 60 words drawn by Zipf's law and 100 queries of 8, each once in a
-process of its own, with the peak memory of what it adds to the texts; start_s is what 200 documents
-and 2 queries take before that, imports and compiling.
+bm25s runs plain, with scipy's sparse matrix (csc_backend) and with numba (backend). psibench's
+search scores exhaustively and orders ties by id. Values are minima of alternating repeats, without
+numba's compiling. Exit status 1 if the scores of any query differ by more than float32 rounding.
+The large corpus (Zipf's law, 100 queries of 8 words) runs once per engine in a fresh process;
+start_s is the time for 200 documents and 2 queries before that (imports and compiling), MiB the
+peak beyond the texts.
 
     python bench/bm25.py [--documents 20000] [--queries 1000] [--repeat 3] [--large 1000000]
 """

@@ -1,9 +1,7 @@
-"""Seconds until a command or a job does its work: imports, reading the config, planning.
+"""Seconds until a command or a job starts its work: imports, reading the config, planning.
 
-Commands run in an empty folder, each in a process of its own, the least of the repeats; the plan of
-PosIR's release once. A stage's start is what its job takes before it reads a table, on one thread,
-without torch. Goals: the help in .5 s, the example in 2 s, a stage's start .6 CPU seconds, the dry
-run of the embedded default 3 s and of PosIR 60 s.
+Each command runs in a fresh process in an empty folder. The start of a stage is the time until its
+job reads a table, on one thread, without torch. Values are minima of the repeats.
 
     python bench/cold_start.py [--repeats 3]
 """

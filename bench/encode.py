@@ -1,14 +1,12 @@
-"""Tokens per second of encoding, beside `SentenceTransformer.encode` with its defaults.
+"""Tokens per second of encoding, compared with `SentenceTransformer.encode` with its defaults.
 
-all-MiniLM-L6-v2 encodes passages of Python's documentation, whole and cut to very different
-lengths, up to 256 tokens and up to 512. psibench does what the workflow does, by the engine that
-runs it here (its name is printed), in float32 and, where the CPU has units for it, in bfloat16, all
-vectors written to a store and read back. All tokenize in every round; no round counts loading. A
-ratio is the median over interleaved rounds, above 1 where psibench needs less. CPU seconds are of
-all threads. Goals: never below 1 in float32, 3 in bfloat16.
+all-MiniLM-L6-v2 encodes passages of Python's documentation of very different lengths. psibench
+uses the engine of this machine, writes all vectors to a store and reads them back. Ratios are
+medians over interleaved rounds.
 
-sentence-transformers' own backends for ONNX and OpenVINO cannot be installed beside the lock: pip
-finds no version of optimum that goes with it.
+psibench runs in float32 and, if the CPU has units for it, in bfloat16. All tokenize in every
+round; loading does not count. CPU seconds count all threads. sentence-transformers' backends for
+ONNX and OpenVINO cannot be installed next to the lock: pip finds no compatible version of optimum.
 
     python bench/encode.py [--texts 180] [--rounds 3] [--threads 2]
 """

@@ -1,15 +1,14 @@
-"""Encoding on a GPU: tokens per second, and the share of what the card can do, by two models.
+"""Encoding on a GPU: tokens per second, and the share of the card's peak, for two models.
 
-The models are made on the spot with random weights: XLM-RoBERTa of bge-m3's size (24 layers of
-1,024) and Qwen3 of Qwen3-Embedding-0.6B's (28 layers of 1,024, 16 heads of 128 and 8 for keys and
-values), both in bfloat16, at 512 and 2,048 tokens. `SentenceTransformer.encode` runs on the same
-token ids, with its default batch of 32: at 2,048 tokens up to 65,536, four times as many as
-psibench's here. Its seconds have tokenizing, psibench's have not: a job tokenizes texts while it
-encodes others.
+The models have random weights and the sizes of bge-m3 (XLM-RoBERTa) and Qwen3-Embedding-0.6B, in
+bfloat16. `SentenceTransformer.encode` runs in batches of 32, at 2,048 tokens four times psibench's
+batches. Its time includes tokenizing, psibench's does not, because a job tokenizes while it
+encodes.
 
-Operations of a forward pass: 2 x parameters x tokens, word embeddings not counted (Kaplan et al.
-2020, section 2.1), and 4 x width x length per token and layer for attention (half of it where it is
-causal). The share is of the peak of dense bfloat16 that the maker states. Goal: none is set.
+XLM-RoBERTa has 24 layers of 1,024; Qwen3 28 layers of 1,024, 16 heads of 128 and 8 for keys and
+values. Operations of a forward pass: 2 x parameters x tokens without word embeddings (Kaplan et
+al. 2020, section 2.1), and 4 x width x length per token and layer for attention (half of that for
+causal attention). The peak is the maker's for dense bfloat16. There is no goal.
 
     python bench/gpu_encode.py [--tokens 4000000] [--tokens-per-batch 16384]
     python bench/gpu_encode.py --cpu     tiny models, to see that it runs; so does a CPU by itself

@@ -1,17 +1,16 @@
-"""CPU time and peak memory of each stage's work at n, 2n, 4n and 8n, and the exponent that fits.
+"""CPU time and peak memory of each stage at n, 2n, 4n and 8n, and the fitted exponent.
 
-Work grows as n to the exponent: 1 is proportional. Each measurement is a process of its own, after
-imports, with one thread; the peak is what it adds to the imports. Inputs are made up from a seed,
-Python's own documentation and the example of `psibench score`. In search documents grow and 200
-queries stay. Asking is of a server that answers after 20 ms, the client's CPU alone. The report is
-`psibench score --report` over n runs. The plan is the `snakemake --dry-run` of PosIR's release with
-1, 2, 4 and 8 of its languages. Goal: no exponent above 1.1.
+An exponent of 1 means proportional growth. The second table multiplies these values up to PosIR's
+full shape on one core (310 datasets of 55,900 documents, 421,708 queries), without networks and
+language models.
 
-Below it what PosIR's full shape takes on one core by these lines: 310 datasets of 55,900 documents
-in ten languages, two of them originals and eight translated, 421,708 queries, and 335,762 that
-search in English. A figure is what the line says at the size of a dataset or pair, times how often
-it occurs, without networks and language models. `studies/posir_scale` has planning, and scoring
-with all tables, measured at that shape.
+Each measurement is a fresh process with one thread; imports do not count. Inputs are made from a
+seed, Python's documentation and the example of `psibench score`. In search the documents grow and
+200 queries stay. Asking measures the client's CPU with a server that answers after 20 ms. The
+report is `psibench score --report` over n runs, the plan `snakemake --dry-run` of PosIR's release
+with 1, 2, 4 and 8 languages. PosIR's shape has ten languages, two original and eight translated;
+335,762 queries search in English. `studies/posir_scale` measures planning and scoring at that
+shape.
 
     python bench/growth.py [--only NAME] [--sizes 4]
 """
@@ -340,7 +339,7 @@ def main() -> None:
     from support.goals import tell_goal
 
     print(f"{'stage':28}{'n':>8}  {'CPU s at n, 2n, 4n, ...':36}{'MiB':34}{'exponent':>8}")
-    full = []
+    full, exponents = [], {}
     for name, (_, first, unit) in STAGES.items():
         if args.only not in (None, name):
             continue
@@ -350,7 +349,7 @@ def main() -> None:
         seconds = "".join(f"{row['cpu_s']:9.2f}" for row in found)
         memory = "".join(f"{row['mib']:8.0f}" for row in found)
         print(f"{name:28}{first:8,}  {seconds:36}{memory:34}{grows:8.2f}  of {unit}", flush=True)
-        tell_goal(f"growth: {name}, exponent of CPU time", grows, GOAL, at_most=True)
+        exponents[name] = grows
         if name in POSIR:
             n, times, whole = POSIR[name]
             there = times * fitted(sizes, [row["cpu_s"] for row in found], n)
@@ -358,6 +357,9 @@ def main() -> None:
     if full:
         print(f"\n{'full shape of PosIR':28}{'n':>8}{'times':>8}  {'':32}{'CPU s':>10}")
         print("\n".join(full))
+    worst = max(exponents, key=exponents.__getitem__)
+    what = f"growth: exponent of CPU time, the largest ({worst})"
+    tell_goal(what, exponents[worst], GOAL, at_most=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Time and memory of the PSI table with its inference, at PosIR's size.
 
-Two shapes, ten made-up models each, one of them the position-blind control: all 421,708 queries of
-PosIR as one row a model in twenty relative bins; and one of its 18 language pairs, 42,171 queries
-in 31 domains and four length buckets, of which three models see documents whole, three their first
-1,024 tokens and three their first 512. Seconds and peak resident memory are of the process that
-aggregates, imports included.
+Ten made-up models (one is the control): on all 421,708 queries in twenty relative bins, and on one
+of 18 language pairs with 31 domains and four length buckets.
+
+The pair has 42,171 queries; three models see whole documents, three the first 1,024 tokens and
+three the first 512.
 
     python bench/inference.py [--models 10] [--json FILE]
 """

@@ -1,12 +1,11 @@
-"""Time and memory of exact late interaction, beside PyLate's scoring of the same token vectors.
+"""Time and memory of exact late interaction, compared with PyLate on the same token vectors.
 
-Documents of 20 to 300 token vectors of 128 numbers and queries of 32, all of length 1 and random
-around centres that several share; 100 documents are kept per query. psibench goes through all
-documents block by block. PyLate's `colbert_scores` gets the same documents sorted by length and
-padded in batches of 64, all queries at once, and torch keeps the best: what its user would write
-for an exact search. Each runs in a fresh process; a figure is the least of alternating repeats.
-Memory is the peak above that before the search. Exit status 1 if the documents found are not the
-same.
+Documents have 20 to 300 token vectors of 128 dimensions, queries 32; 100 documents are kept per
+query. PyLate's `colbert_scores` gets documents sorted by length in batches of 64.
+
+The vectors are random around shared centres, with length 1. psibench scores all documents block by
+block; after PyLate torch keeps the best. Values are minima of alternating fresh processes. Exit
+status 1 if the documents found differ.
 
     python bench/late.py [--documents 4000] [--queries 64] [--repeat 3]
 """

@@ -1,19 +1,17 @@
-"""Faults the LLM engine survives: what was asked, what was lost, what was paid for twice.
+"""Faults that the LLM engine survives: lost answers, and answers paid for twice.
 
-Each row is one fault. Clients and the stand-in server are processes of their own. Columns:
-
-items     asked for, by all jobs together
-faults    how often the fault came about: kills, tries without a reply, re-asks, huge replies, jobs
-requests  the server received, one by one or as lines of a batch
-answered  whole replies it gave
-stored    different requests with an answer in the store at the end
-lost      items without a reply at the end, whatever the reply is worth
+items     requests of all jobs together
+faults    number of faults: kills, tries without a reply, repeats, huge replies, jobs
+requests  received by the server, singly or as lines of a batch
+answered  complete replies
+stored    different requests with a stored answer at the end
+lost      items without a reply at the end
 twice     different requests answered more than once
-allowed   the most of these: requests in flight of each client that is cut off; all, where two jobs
-          run at once; none where nothing is cut off, and none of a batch, which is remembered
+allowed   upper bound of "twice": requests in flight of each interrupted client; all requests for
+          two jobs at once; 0 without interruption and for batches
 
-The full disk is a limit of the kernel on the size of the client's files. Exit status 1 if a row
-breaks its bound or its fault did not come about.
+Each row is one fault. Clients and the test server are separate processes. A kernel limit on file
+sizes simulates the full disk. Exit status 1 if a row exceeds its bound or its fault did not occur.
 
     python bench/llm_faults.py [--items 600] [--only NAME]
 """

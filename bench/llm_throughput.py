@@ -1,12 +1,13 @@
-"""Requests per second of the LLM engine, beside a plain loop and beside distilabel's client.
+"""Requests per second of the LLM engine, compared with a plain loop and with distilabel.
 
-A server process answers every request after a fixed delay. The engine does all its work: keys,
-look-ups in the store, parsing, fitting the schema, one durable record per answer. The plain loop
-calls `chat.completions.create` and parses the reply with `json.loads`; it stores nothing.
-distilabel's `OpenAILLM` asks a batch of as many requests as are allowed at once and waits for all
-of them before the next. Ideal is concurrency / delay. CPU is the client's time per request, all
-threads. psibench's figure is the best of the repeats, of the others one run each. At the end one
-long run of psibench shows whether its memory grows with the requests.
+A server answers after a fixed delay; ideal is concurrency / delay. The engine parses, checks and
+stores each answer. The plain loop calls `chat.completions.create` and `json.loads`; distilabel's
+`OpenAILLM` waits for a whole batch.
+
+The engine also computes keys, looks them up, and writes one durable record per answer; the plain
+loop stores nothing. CPU is the client's time per request, all threads. psibench's values are the
+best of the repeats, the others ran once. A long run at the end shows whether memory grows with the
+requests.
 
     python bench/llm_throughput.py [--seconds 10] [--repeat 2] [--memory 100000]
 """

@@ -1,10 +1,10 @@
-"""Time and memory of nDCG@10, recall@5, recall@10 and MRR@10 on one large run, engine by engine.
+"""Time and memory of nDCG@10, recall@5, recall@10 and MRR@10 on one large run.
 
-Every engine starts in a fresh process from the same two Parquet files (a ranked run and its qrels)
-and ends with per-query scores. Reported are the whole (reading and evaluating), the evaluation
-alone, and the peak resident memory, with and without what the imports take. ranx' compiling is
-counted in neither time. Each figure is the least of the repeats (ranx runs once). CPU seconds are
-of all threads.
+Every engine starts in a fresh process from the same two Parquet files and ends with scores by
+query. total includes reading, evaluate does not; neither includes ranx' compiling.
+
+Memory is the resident peak, with and without imports. Values are minima of the repeats (ranx runs
+once). CPU seconds count all threads.
 
     python bench/metrics.py [--queries 421708] [--depth 10] [--folder DIR] [--repeat 3]
 """

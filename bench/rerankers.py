@@ -1,11 +1,12 @@
-"""Pairs per second of the cross-scoring path, beside `CrossEncoder.predict` and `FlagReranker`.
+"""Pairs per second of cross-encoders, compared with `CrossEncoder.predict` and `FlagReranker`.
 
-One checkpoint is built on the spot: BERT of 6 layers and 384 hidden units with random weights, and
-the embedded WordPiece tokenizer. All score the same pairs of very different lengths, headings of
-Python's documentation against its passages, whole and cut; the libraries with their defaults. All
-tokenize in every round; psibench also hashes each pair, but has no store. A ratio is the median
-over interleaved rounds, above 1 where psibench needs less. CPU seconds are of all threads. Goal:
-never below 1.
+A BERT of 6 layers with random weights scores the same pairs of very different lengths. All
+tokenize in every round; psibench also hashes each pair. Ratios are medians over interleaved
+rounds.
+
+The checkpoint has 384 hidden units and the embedded WordPiece tokenizer. The pairs are headings of
+Python's documentation with its passages, whole and cut; the libraries run with their defaults. CPU
+seconds count all threads.
 
     python bench/rerankers.py [--pairs 120] [--rounds 3] [--device auto]
 """

@@ -1,13 +1,12 @@
-"""Time and memory of exact search for 100 documents per query, engine by engine.
+"""Time and memory of exact search for 100 documents per query.
 
-Every engine runs in a fresh process over the same unit vectors. The texts are paragraphs of
-Python's documentation and the queries sentences of them; a text's vector is the sum of a random
-vector per word, so that near ties and equal vectors occur. All engines but the last map the vectors
-into memory. Reported are seconds of the search (of faiss also of building its index), the peak
-resident memory above that before the search, and how many of the documents agree with those of the
-full matrix. Each figure is the least of alternating repeats. Goals: .95 of faiss' speed, three
-times the full matrix', and from the store no more memory than a block's. Exit status 1 if the
-documents are not those of the full matrix.
+Every engine runs in a fresh process over the same unit vectors, with ties among them. Values are
+minima of alternating repeats: seconds of the search (of faiss also of its index), peak memory
+during the search, and agreement with the full matrix.
+
+Documents are paragraphs of Python's documentation, queries its sentences; a vector is the sum of
+random word vectors. All engines except the last map the vectors into memory. Exit status 1 if the
+documents differ from the full matrix'.
 
     python bench/search.py [--queries 2000] [--repeat 3] [--threads N] [--json FILE]
 """

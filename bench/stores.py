@@ -1,10 +1,8 @@
-"""Opening and reading a store of 20 million answers, as 4,000 jobs would have left it.
+"""Opening and reading a store of 20 million answers from 4,000 jobs.
 
-Answers are short (a grade), so that their number counts. Each job's go into a log of its own and
-are sealed. What is measured is a process of its own: from the first look at the store to the answer
-that one key is unknown; then 20,000 keys drawn from all, one after the other; then what all answers
-used. Once after the system was told to forget the files, and once more. Goals, of the latter: .2 s
-and 200 MiB to open, 1 s to read.
+Answers are short, so that their number matters. A fresh process opens the store, reads 20,000
+random keys one by one, and sums up the usage of all answers: once after the system dropped its
+file cache, and once more. The goals apply to the second time.
 
     python bench/stores.py [--answers 20000000] [--jobs 4000] [--keys 20000] [--folder DIR]
 

@@ -74,9 +74,10 @@ def commit() -> str:
 
 
 def about(path: Path) -> str:
-    """Return what a script says of itself, up to its command line."""
+    """Return the first two paragraphs of a script's docstring, a list of columns as code."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return docstring.partition("\n    python ")[0].strip()
+    summary, text = docstring.split("\n\n")[:2]
+    return f"{summary}\n\n" + (f"```\n{text}\n```" if "  " in text else text)
 
 
 def page(printed: dict[str, tuple[str, float]]) -> str:
@@ -91,7 +92,9 @@ def page(printed: dict[str, tuple[str, float]]) -> str:
     minutes = sum(took for _, took in printed.values())
     parts = [
         "# Benchmarks",
-        "Written by `make bench`; every ratio is of two things measured side by side in one run.",
+        "How fast is psibench, and how much memory does it need? `make bench` compares it with "
+        "other libraries, side by side in one run, and writes this page. `bench/NAME.py` describes "
+        "each measurement in full.",
         f"{date.today()}, {minutes:.0f} minutes. {processor()}; {platform.system()}, Python "
         f"{platform.python_version()}; {commit()}{versions}.",
         "| what | measured | goal | |\n|---|---|---|---|\n"

@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = [REPOSITORY / "docs" / f"{name}.md" for name in ("psi", "psi-method", "psi-reference")]
+PAGES = [REPOSITORY / "docs" / f"{name}.md" for name in ("psi", "psi-method", "psi-accuracy")]
 ENTRIES = REPOSITORY / "docs" / "psi-figures.yaml"
 RESULTS = REPOSITORY / "studies" / "inference" / "results"
 MEASURED = ("How well it works", "Limits")

@@ -14,8 +14,10 @@ import csv
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import yaml
@@ -37,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "config" / "published"
 PRESETS = ROOT / "config" / "presets"
 PAGE = ROOT / "docs" / "reproduce.md"
-MOST_ROWS = 12
+MOST_ROWS = 6
 """Rows of a published table that are shown here; longer ones are files to open."""
 MOST_NAMED = 6
 """Datasets that are named one by one; of more the first ones, and how many there are."""
@@ -51,6 +53,11 @@ NOT_PINNED = "not pinned"
 EMPTY: tuple[Any, ...] = (None, [], {})
 SETTINGS = ("checkpoint", "revision", "max_tokens", "pooling", "dtype", "query_prompt")
 SETTINGS += ("document_prompt", "backend")
+PROMPTS = ("query_prompt", "document_prompt")
+SMALL_RUNS = "2026-11-25"
+"""When the presets ran with --small; another date is shown with its run."""
+FORMAT = "auto, vectors kept as float32"
+"""The default, which the page has once."""
 Entry = Mapping[str, Any]
 
 
@@ -99,7 +106,8 @@ def datasets(value: Any) -> Iterator[str]:
         if isinstance(name, str) and "revision" in value:
             files = ", ".join(value.get("data_files") or ())
             part = ", ".join(filter(None, (value.get("config"), files)))
-            yield f"`{name}`{f' ({part})' if part else ''}: {value['revision'] or NOT_PINNED}"
+            pinned = f" at {value['revision']}" if value["revision"] else ""
+            yield f"`{name}`{f' ({part})' if part else ''}{pinned}"
         for one in value.values():
             yield from datasets(one)
     elif isinstance(value, list):
@@ -165,8 +173,8 @@ def language_model(llm: Any) -> str:
     return f"`{llm.model}` | {revision} | {at}"
 
 
-def work(plan: Plan, recipe: Mapping[str, Any]) -> str:
-    """Say what the work takes: GPU hours, requests, tokens and money; what is said by hand last."""
+def work(plan: Plan, recipe: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the cost by the plan (GPU hours, requests, tokens, money), and the cost by hand."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         table = work_table(Measured(plan, Path("results")))
     if recipe.get("target") == "probes" and not plan.config.probes.psi:
@@ -185,7 +193,7 @@ def work(plan: Plan, recipe: Mapping[str, Any]) -> str:
     said += [f"USD {rounded(total['usd'])}"] if total["usd"] else []
     not_counted = list(dict.fromkeys(table.filter(pl.col("items").is_null())["benchmark"]))
     rest = f"not counted before the data are there: {', '.join(not_counted)}" if not_counted else ""
-    return "; ".join(filter(None, (", ".join(said), recipe.get("takes", rest))))
+    return ", ".join(said), recipe.get("takes", rest)
 
 
 def rounded(value: float) -> str:
@@ -197,19 +205,29 @@ def rounded(value: float) -> str:
 # --- the page
 
 
-def published_table(name: str) -> str:
-    """Return a published table as Markdown where it is short, and where it is."""
+def published(names: Iterable[str]) -> tuple[str, list[str]]:
+    """Return links to the files of published tables, and the short ones as Markdown."""
+    links, tables = [], []
+    for name in names:
+        link, table = published_table(name)
+        links.append(link)
+        tables += [table] if table else []
+    return ", ".join(links), tables
+
+
+def published_table(name: str) -> tuple[str, str]:
+    """Return a link to a published table, and a short one as Markdown."""
     path = PUBLISHED / f"{name}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         heading, *rows = csv.reader(file)
     source = rows[0][heading.index("source")]
     link = f"[{path.name}](../config/published/{path.name})"
     if len(rows) > MOST_ROWS:
-        return f"{source}: {len(rows)} rows, {link}."
+        return link, ""
     keep = [i for i, column in enumerate(heading) if column != "source"]
     lines = ["| " + " | ".join(heading[i] for i in keep) + " |", "|" + "---|" * len(keep)]
     lines += ["| " + " | ".join(row[i] for i in keep) + " |" for row in rows]
-    return f"{source} ({link}):\n\n" + "\n".join(lines)
+    return link, f"{source}:\n\n" + "\n".join(lines)
 
 
 def command(recipe: Mapping[str, Any]) -> str:
@@ -231,14 +249,9 @@ def named(texts: list[str]) -> str:
     return "; ".join(said)
 
 
-def status(recipe: Mapping[str, Any]) -> str:
-    """Return a recipe's row of the table of what was obtained when."""
-    when = recipe.get("obtained", "").partition(":")[0]
-    return f"| {recipe['what']} | {recipe['preset']}.yaml | {when} | {recipe.get('small', '')} |"
-
-
 def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
     """Return the table of checkpoints; ``used``: id -> preset -> entry."""
+    letters = shared_prompts(used)
     known = {name: entry_of(one) for name, one in load_registry().items()}
     known |= {name: entry_of(one) for name, one in load_rerankers().items()}
     head = ("id", "checkpoint or model", "revision", "tokens", "pooling", "format")
@@ -258,9 +271,11 @@ def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
             is_here = "api" in entry["backend"] or entry["checkpoint"].startswith(EMBEDDED_PREFIX)
             cells.append(entry["revision"] or ("" if is_here else NOT_PINNED))
             cells += [str(entry[key] or "") for key in ("max_tokens", "pooling", "dtype")]
-            cells += [prompt(entry[key]) for key in ("query_prompt", "document_prompt")]
+            texts = [prompt(entry[key]) for key in PROMPTS]
+            cells += [letters.get(text, text) for text in texts]
             lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    legend = [f"- {letter}: {text}" for text, letter in letters.items()]
+    return "\n".join([*legend, "", *lines])
 
 
 def prompt(text: str | None) -> str:
@@ -271,32 +286,55 @@ def prompt(text: str | None) -> str:
 
 
 def once(said: dict[str, str], text: str, preset: str) -> str:
-    """Return a fact; of a long one that was said before, of which preset. Adds it to ``said``."""
+    """Return a fact, or the first preset with the same long fact. Adds it to ``said``."""
+    text = " ".join(text.split())
     of = said.setdefault(text, preset)
     return text if of == preset or len(text) < LONG else f"as {of}.yaml"
 
 
+def data(read: dict[str, set[str]], texts: list[str], preset: str) -> str:
+    """List datasets; for the datasets of an earlier preset only its name. Adds them to ``read``."""
+    new, earlier = dict.fromkeys(texts), []
+    for name, one in sorted(read.items(), key=lambda item: -len(item[1])):
+        if one and one <= new.keys():
+            earlier.append(f"as {name}.yaml")
+            new = {text: None for text in new if text not in one}
+    read[preset] = set(texts)
+    return "; ".join([*earlier, *filter(None, [named([*new])])])
+
+
+def shared_prompts(used: Mapping[str, Mapping[str, Entry]]) -> dict[str, str]:
+    """Return a letter for each long prompt that several checkpoints have."""
+    entries = [entry for presets in used.values() for entry in presets.values()]
+    texts = Counter(prompt(one[key]) for one in entries for key in PROMPTS)
+    shared = sorted(text for text, n in texts.items() if n > 1 and len(text) >= LONG)
+    return {text: f"**{letter}**" for text, letter in zip(shared, ascii_uppercase, strict=False)}
+
+
 def page(recipes: list[dict[str, Any]]) -> str:
     """Return the page as Markdown."""
+    n_obtained = sum("obtained" in recipe for recipe in recipes)
     parts = [
-        "# The papers' tables",
-        "A preset for each table. `--small` behind a command runs the same chain on small shipped "
-        "data with the embedded models and the stand-in: it tests the chain, and its figures are "
-        "not the paper's. `results/published.html` and `results/probes.html` compare a run's "
-        "figures with the published ones. Prompts are psibench's own words for what the papers' "
-        "say. What the papers leave open or print otherwise: [papers.md](papers.md).",
-        "Written by `tools/reproduce_page.py` from "
-        "[recipes.yaml](../config/published/recipes.yaml), the presets and the registries. What "
-        "the work takes is by `psibench plan` (100 TFLOPS a GPU, `encoding.gpu_tflops`; prices of "
-        "`config/prices.yaml`; expected values, actual ones are mostly "
-        f"1/{UNCERTAINTY} to {UNCERTAINTY} times these), or by hand (November 2026) where the plan "
-        "cannot count before the data are there.",
-        "An empty cell: not yet run.",
-        "| | preset | obtained at the paper's size | with --small |\n|---|---|---|---|\n"
-        + "\n".join(map(status, recipes)),
+        "# How do I reproduce a table of the papers?",
+        "Each section below has one preset: the command, its data and models, its cost, and its "
+        "differences from the paper. `results/published.html` and `results/probes.html` compare "
+        "your numbers with the published ones. [papers.md](papers.md) lists choices that the "
+        "papers leave open, and inconsistent numbers.",
+        f"Presets run at the paper's size so far: {n_obtained or 'none'}. `--small` after a "
+        "command runs the same pipeline on small shipped data with substitute models: this tests "
+        "the pipeline and reproduces no number. The last line of a section has the jobs and "
+        f"minutes of such a run ({SMALL_RUNS}). psibench's authors wrote the prompts.",
+        "`psibench plan` computes the cost, for GPUs of 100 TFLOPS (`encoding.gpu_tflops`) and "
+        f"the prices of `config/prices.yaml`; expect 1/{UNCERTAINTY} to {UNCERTAINTY} times these "
+        "values. “By hand” marks estimates of November 2026, where the plan cannot count before "
+        "the data are there. Datasets without a revision are not pinned. The number format is "
+        f"{FORMAT}, unless a section has another.",
+        "`tools/reproduce_page.py` writes this page from "
+        "[recipes.yaml](../config/published/recipes.yaml), the presets and the registries.",
     ]
     shown: set[str] = set()
     said: dict[str, str] = {}
+    read: dict[str, set[str]] = {}
     used: dict[str, dict[str, Entry]] = {}
     llms: set[str] = set()
     for recipe in recipes:
@@ -306,34 +344,38 @@ def page(recipes: list[dict[str, Any]]) -> str:
         for name, entry in entries.items():
             used.setdefault(name, {})[preset] = entry
         llms.update(f"| {name} | {language_model(llm)} |" for name, llm in plan.llms.items())
+        kept = f"{config.encoding.dtype}, vectors kept as {config.encoding.storage}"
+        costs = work(plan, recipe)
+        links, tables = published(name for name in recipe["tables"] if name not in shown)
         sections = [one.model_dump(mode="json") for one in config.benchmarks.values()]
         facts = [
-            ("data", named([*datasets(sections)])),
+            ("data", data(read, [*datasets(sections)], preset)),
             ("models", ", ".join(entries)),
             ("trainings", trainings(config, plan)),
             ("language models", "; ".join(asked(plan))),
-            ("format", f"{config.encoding.dtype}, vectors kept as {config.encoding.storage}"),
-            ("takes", work(plan, recipe)),
+            ("format", "" if kept == FORMAT else kept),
+            ("takes", "; ".join(once(said, text, preset) for text in costs if text)),
             ("needs", recipe["needs"]),
-            ("figures", recipe["output"]),
+            ("results", recipe["output"]),
+            ("published", links),
             ("differs", recipe["differs"]),
             ("obtained", recipe.get("obtained", "")),
+            ("with --small", recipe.get("small", "").removeprefix(f"{SMALL_RUNS}: ")),
         ]
         parts += [
             f"## {recipe['what']}",
             f"```\n{command(recipe)}\n```",
             "\n".join(
-                f"- **{name}**: {once(said, ' '.join(text.split()), preset)}"
-                for name, text in facts
-                if text
+                f"- **{title}**: {once(said, text, preset)}" for title, text in facts if text
             ),
-            *(published_table(table) for table in recipe["tables"] if table not in shown),
+            *tables,
         ]
         shown.update(recipe["tables"])
     parts += [
         "## Checkpoints",
-        "By id, of all presets; presets are named where theirs differ. Settings that are not given "
-        "are the checkpoint's.",
+        "All presets use these entries; a preset in parentheses marks an entry that only it "
+        "changes. Settings that a row leaves empty are the checkpoint's, except prompts: an empty "
+        "cell means no prompt. Letters abbreviate these prompts:",
         checkpoints(used),
         "## Language models",
         "| id | model | revision | sampling |\n|---|---|---|---|\n" + "\n".join(sorted(llms)),

@@ -16,7 +16,7 @@ from asked import JUDGES, Written, draw_documents, grades_of, verdicts_of, write
 from printed import Page, number, read_options, share
 from scored import PANEL, SHORT, opened, pairs_of_parts, segment_scores
 
-from psibench.filters.audit import audit_table, margin_strata, stratum_numbers
+from psibench.filters.audit import audit_rates, margin_strata, stratum_numbers
 from psibench.filters.decide import SPAN_PARTS, evidence_targets, target_parts
 from psibench.filters.grade import Grade, decide_grades
 from psibench.filters.verify import (
@@ -101,7 +101,7 @@ def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) 
     section = VerifyMargin(rerankers=list(PANEL))
     margins = consensus_margins(section, deciding_leads(section, scores, targets))
     pairs = pairs_of_parts(written.candidates, written.documents, POSITIONS)
-    table = audit_table(verdicts_of(pairs, judge=judge), targets, margins)
+    table = audit_rates(verdicts_of(pairs, judge=judge), targets, margins)
     planted = planted_by_stratum(margins, written.candidates)
     rows = []
     for row, of in zip(table.iter_rows(named=True), planted, strict=True):

@@ -28,7 +28,7 @@ from shape import (
     published_queries,
 )
 
-from psibench.formats.posir import COLUMNS
+from psibench.formats.posir import RELEASE_COLUMNS
 
 LETTERS = {
     "Latn": "abdegiklmnoprstu",
@@ -124,7 +124,7 @@ def write_language(
         for name, frame in tables.items():
             path = folder / language / original.domain / name / "test.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
-            frame.cast(COLUMNS[name]).write_parquet(path)
+            frame.cast(RELEASE_COLUMNS[name]).write_parquet(path)
 
 
 def asked_by(

@@ -6,7 +6,13 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.generate import sampling
-from psibench.generate.sampling import Sample, length_measure, priority, quotas, read_candidates
+from psibench.generate.sampling import (
+    Sample,
+    draw_priority,
+    length_measure,
+    quotas,
+    read_candidates,
+)
 from psibench.tables import conform
 from psibench.tables.build_schemas import SAMPLING
 from psibench.tables.schemas import DOCUMENTS
@@ -111,7 +117,7 @@ def draw_words(frame, **sample):
 
 
 def by_priority(frame):
-    return sorted(frame.get_column("_id"), key=lambda key: priority(42, key))
+    return sorted(frame.get_column("_id"), key=lambda key: draw_priority(42, key))
 
 
 def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():

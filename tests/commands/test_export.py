@@ -7,8 +7,8 @@ from built_benchmark import change, table, write_release
 
 from psibench.cli import main
 from psibench.config.sources import PosirReleaseSource
-from psibench.formats.built import TABLES
-from psibench.formats.posir import COLUMNS
+from psibench.formats.built import BENCHMARK_TABLES
+from psibench.formats.posir import RELEASE_COLUMNS
 from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.tables.job import Job
 from psibench.text.lengths import count_whitespace_tokens
@@ -51,7 +51,7 @@ def built(root, results, *, prefix_ids=True):
         job = Job(
             "build",
             2,
-            outputs={name: str(folder / f"{name}.parquet") for name in TABLES},
+            outputs={name: str(folder / f"{name}.parquet") for name in BENCHMARK_TABLES},
             values={"lang": language, "domains": [d for of, d in PLACES if of == language]},
         )
         for domain in job.domains():
@@ -63,7 +63,7 @@ def built(root, results, *, prefix_ids=True):
                 prefix_ids=prefix_ids,
             )
             made = section.build(count_whitespace_tokens)
-            for name, spec in TABLES.items():
+            for name, spec in BENCHMARK_TABLES.items():
                 domain.write(name, getattr(made, name), spec, **SOURCE)
     return results
 
@@ -74,7 +74,7 @@ def tables_of(root):
             root / language / domain / table / "test.parquet"
         )
         for language, domain in PLACES
-        for table in COLUMNS
+        for table in RELEASE_COLUMNS
     }
 
 
@@ -118,7 +118,7 @@ def test_the_card_has_counts_languages_and_where_it_came_from(tmp_path, results)
     card = yaml.safe_load(head)
     assert card["language"] == ["ara", "eng"]
     assert [one["config_name"] for one in card["configs"]] == [
-        f"{language}-{domain}-{table}" for language, domain in PLACES for table in COLUMNS
+        f"{language}-{domain}-{table}" for language, domain in PLACES for table in RELEASE_COLUMNS
     ]  # an id may be in two domains: no config has two
     assert "| eng-Latn | mining | 2 | 2 | 2 |" in body
     assert "| all | 3 datasets | 6 | 6 | 6 |" in body

@@ -42,7 +42,6 @@ def test_every_command_says_what_it_is_for(name, capsys):
         (["nope"], "COMMAND"),
         (["run", "--smal"], "unrecognized arguments: --smal"),
         (["prompts", "render", "x", "--row", "y", "--conf", "z"], "unrecognized arguments: --conf"),
-        (["publish", "leaderboard", "--out", "x", "--exam"], "unrecognized arguments: --exam"),
         (["plan", "--nope"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
     ],
 )

@@ -17,7 +17,7 @@ from psibench.filters.negatives import (
     decide_final,
     recalled_pairs,
     remove_false_negatives,
-    wanted_gradings,
+    wanted_judgements,
     wanted_pairs,
     with_positives,
 )
@@ -75,7 +75,7 @@ def grade_in_turn(section, decided, known) -> pl.DataFrame:
     """Let one judge after the other grade what is wanted of it."""
     made = grades_frame({})
     for judge in section.judges:
-        wanted = wanted_gradings(section, decided, made)
+        wanted = wanted_judgements(section, decided, made)
         new = {(*pair, judge): known[(*pair, judge)] for pair in wanted.iter_rows()}
         made = pl.concat([made, grades_frame(new)])
     return made

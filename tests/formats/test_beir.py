@@ -3,7 +3,7 @@ import json
 import polars as pl
 import pytest
 
-from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_queries
+from psibench.formats.beir import QUERY_SCHEMA, read_qrels, read_query_file
 from psibench.formats.checks import qrels_of_corpus
 
 ROWS = [
@@ -25,16 +25,16 @@ def as_frame(rows=ROWS) -> pl.DataFrame:
 def test_parquet_queries_are_read(tmp_path, span_type, ids):
     frame = as_frame().with_columns(pl.col("pos_char_span").cast(span_type), text=pl.lit("t"))
     frame.rename({"_id": ids}).write_parquet(tmp_path / "q.parquet")
-    assert read_queries(tmp_path / "q.parquet").rows() == ROWS
+    assert read_query_file(tmp_path / "q.parquet").rows() == ROWS
 
 
 def test_parquet_queries_may_lack_the_optional_columns(tmp_path):
     as_frame().select("_id", "pos_char_span", "pos_char_length").write_parquet(
         tmp_path / "q.parquet"
     )
-    assert read_queries(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, *[None] * 6)
+    assert read_query_file(tmp_path / "q.parquet").row(1) == ("q2", None, [5, 9], 50, *[None] * 6)
     as_frame().select("_id", "target_position").write_parquet(tmp_path / "q.parquet")
-    classes = read_queries(tmp_path / "q.parquet").get_column("target_position").to_list()
+    classes = read_query_file(tmp_path / "q.parquet").get_column("target_position").to_list()
     assert classes == [None, "end", "mixed", None]
 
 
@@ -45,7 +45,7 @@ def test_the_class_of_a_query_with_tags_alone_is_the_one_tag_or_mixed(tmp_path):
     evidence = {"pos_char_span": [0, 1], "pos_char_length": 9}
     lines.append(json.dumps({"_id": "q5", "positions": ["middle", "end"], **evidence}))
     (tmp_path / "q.jsonl").write_text("\n".join(lines))
-    found = read_queries(tmp_path / "q.jsonl")
+    found = read_query_file(tmp_path / "q.jsonl")
     assert found.get_column("target_position").to_list() == ["end", "mixed", "end", None, None]
     assert found.get_column("positions").to_list() == [*tags.values(), ["middle", "end"]]
 
@@ -58,7 +58,7 @@ def test_jsonl_queries_are_read_from_fields_or_metadata(tmp_path, inside_metadat
         extra = {"metadata": evidence} if inside_metadata else {"metadata": {}, **evidence}
         lines.append(json.dumps({ids: query_id, "text": "t", **extra}))
     (tmp_path / "q.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    assert read_queries(tmp_path / "q.jsonl").rows() == ROWS
+    assert read_query_file(tmp_path / "q.jsonl").rows() == ROWS
 
 
 QRELS = [("q1", "d1", 1), ("q2", "文", 0)]

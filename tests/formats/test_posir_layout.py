@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from psibench.errors import InputError
-from psibench.formats.posir import COLUMNS, discover, read_dataset
+from psibench.formats.posir import RELEASE_COLUMNS, discover, read_dataset
 from psibench.generate.loaders.posir_release import PosirRelease
 
 ENGLISH = {"language": "eng-Latn", "domain": "game"}
@@ -50,7 +50,7 @@ def test_a_dataset_is_read_in_the_published_columns(tmp_path, place):
     assert tables.corpus.equals(CORPUS)
     assert tables.queries.equals(QUERIES)
     assert tables.qrels.equals(QRELS)
-    for table, columns in COLUMNS.items():
+    for table, columns in RELEASE_COLUMNS.items():
         assert getattr(tables, table).schema == columns
 
 
@@ -92,7 +92,7 @@ def test_files_of_a_local_dataset_are_a_jobs_inputs(tmp_path):
     section = {"recipe": "posir_release", "source": {"path": lay_out(tmp_path)}}
     release = PosirRelease(**section, languages=["eng-Latn"], domains=["game"])
     assert release.files() == [
-        str(tmp_path / "eng-Latn" / "game" / table / "test.parquet") for table in COLUMNS
+        str(tmp_path / "eng-Latn" / "game" / table / "test.parquet") for table in RELEASE_COLUMNS
     ]
 
 

@@ -6,11 +6,11 @@ import shutil
 import polars as pl
 import pytest
 import yaml
-from built_benchmark import DOMAINS, LANGUAGES, TABLES, change, make_benchmark, table
+from built_benchmark import BENCHMARK_TABLES, DOMAINS, LANGUAGES, change, make_benchmark, table
 
 import psibench
 from psibench.cli import main
-from psibench.formats.beir import read_qrels, read_queries
+from psibench.formats.beir import read_qrels, read_query_file
 from psibench.formats.runs import read_run
 from psibench.publish.mteb import FIGURES, position_scores
 
@@ -86,7 +86,7 @@ def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(tmp_
     assert export(game, tmp_path / "mteb", "mteb") == 0
     files = configs(tmp_path / "mteb")
     assert files[f"{PAIR}-corpus"] == files["eng-Latn-corpus"]
-    found = read_queries(files[f"{PAIR}-queries"])
+    found = read_query_file(files[f"{PAIR}-queries"])
     assert found["_id"].to_list() == asked["_id"].to_list()
     assert pl.read_parquet(files[f"{PAIR}-queries"])["text"].to_list() == asked["text"].to_list()
     for column in ("pos_corpus_id", "pos_char_span", "pos_char_length"):
@@ -102,7 +102,7 @@ def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(tmp_
 
 def test_a_pair_without_a_run_or_a_domain_of_the_queries_language_is_not_written(tmp_path, results):
     uneven = shutil.copytree(results, tmp_path / "uneven")
-    for name in TABLES:
+    for name in BENCHMARK_TABLES:
         change(uneven, "deu-Latn", name, "mining", lambda rows: rows.clear())
     assert export(uneven, tmp_path / "out", "trec") == 0
     asked = {path.parent.name for path in (tmp_path / "out").glob("*/topics.tsv")}
@@ -129,7 +129,7 @@ def test_evidence_that_mteb_cannot_batch_has_a_config_of_its_own(tmp_path):
     assert plain.null_count().sum_horizontal().item() == 0
     assert {"pos_corpus_id", "pos_char_length", "domain"} < set(plain.columns)
     assert not {"pos_char_span", "pos_char_spans", "positions"} & set(plain.columns)
-    evidence = read_queries(folder / "evidence" / "test.parquet")
+    evidence = read_query_file(folder / "evidence" / "test.parquet")
     assert evidence["pos_char_spans"][0].to_list() == [[0, 5], [300, 310]]
     assert evidence["pos_char_span"].null_count() == 1
     assert evidence["_id"].to_list() == plain["_id"].to_list()
@@ -146,7 +146,7 @@ def test_the_figures_of_an_mteb_task_are_those_of_evaluate(tmp_path):
     assert export(results, tmp_path / "out", "mteb") == 0
     qrels = table(results, "eng-Latn", "qrels")
     judged = {query: {document: grade} for query, document, grade in qrels.iter_rows()}
-    queries = read_queries(tmp_path / "out" / "eng-Latn" / "queries" / "test.parquet")
+    queries = read_query_file(tmp_path / "out" / "eng-Latn" / "queries" / "test.parquet")
     found = position_scores(ranking, queries, judged)
     own = psibench.evaluate(
         lambda queries, corpus, *, k: ranking, results, buckets=["thirds"], metrics=["ndcg@10"]

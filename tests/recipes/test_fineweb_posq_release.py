@@ -79,7 +79,7 @@ def test_tiny_is_the_start_of_pythons_shuffle_of_each_third_with_a_text_once(mon
             if rows[row][0] not in texts:
                 texts.add(rows[row][0])
                 drawn.append(f"q{row:05d}")
-    records = pl.DataFrame(rows, schema=fineweb_posq_release.SCHEMA, orient="row")
+    records = pl.DataFrame(rows, schema=fineweb_posq_release._RECORD_SCHEMA, orient="row")
     full, tiny = (
         build_fineweb_posq_release(
             records, labels="all", subset=subset, count_tokens=count_whitespace_tokens

@@ -13,7 +13,7 @@ from psibench.generate.posir import (
     drawn_position,
     is_drawn,
     position_of_span,
-    question_items,
+    proposal_items,
 )
 from psibench.llm.tasks import Replied
 from psibench.metrics.buckets import assign, bucket_scheme
@@ -148,7 +148,7 @@ def test_a_share_of_the_documents_is_asked_about_whatever_the_shards():
     assert min(thirds.values()) > 60  # the third does not depend on the draw
     tables = {"documents": pl.DataFrame({"_id": ids, "text": [f"text {name}" for name in ids]})}
     section = ProposeQuestions(llm="x", share=0.1, n_questions=4)
-    items = list(question_items(tables, section))
+    items = list(proposal_items(tables, section))
     assert [item.doc_id for item in items] == [item.id for item in items] == drawn
     first = items[0]
     assert first.target_position == drawn_position(first.id, seed=42)

@@ -296,10 +296,10 @@ def test_the_page_names_each_advice_and_no_other_and_no_word_says_more_than_figu
         advice.update(sentences(verdicts([psi_row("a", p_adjusted=p)], others)[0].advice))
     few = said(psi_row("a", flags="few_clusters", n_clusters=4))
     advice.update(sentences(few.advice))
-    said_of_documents = documented("| what to do | said of |")
+    said_of_documents = documented("| advice | condition |")
     assert advice == said_of_documents
     assert not [words for words in FORBIDDEN if words in " ".join(advice).lower()]
-    assert {f"*{word}*" for word in WORDS} == documented("| word | rests on |")
+    assert {f"*{word}*" for word in WORDS} == documented("| verdict | condition |")
 
 
 def test_few_clusters_of_the_evidence_given_are_named() -> None:

@@ -8,7 +8,7 @@ from report_tables import bucket_rows, frame, psi_row, report_input
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
 from psibench.filters.negatives import JUDGEMENTS
-from psibench.filters.position_shift import shift_table
+from psibench.filters.position_shift import shift_rows
 from psibench.papers.figures import figure_files, report_references
 from psibench.report.beside import read_references
 from psibench.report.page import ReportInput
@@ -77,7 +77,7 @@ def shifts(
     *stages: tuple[str, tuple[int, int, int], tuple[int, int, int]], unit: str = "queries"
 ) -> pl.DataFrame:
     """POSITION_SHIFT: (stage, entered by position, kept by position)."""
-    return shift_table(
+    return shift_rows(
         (stage, unit, *([sum(side), *side] for side in (entered, kept)))
         for stage, entered, kept in stages
     )

@@ -10,7 +10,7 @@ import pytest
 
 from psibench.cli import main
 from psibench.errors import InputError
-from psibench.formats.beir import read_qrels, read_queries
+from psibench.formats.beir import read_qrels, read_query_file
 from psibench.formats.checks import spelling_doubts
 from psibench.formats.runs import read_run
 from psibench.metrics.ranking import ranking_metrics
@@ -86,7 +86,7 @@ def test_spans_and_ids_are_read_from_every_type_that_parquet_writers_use(tmp_pat
     names = names.dictionary_encode() if ids == "dictionary" else names.cast(ids)
     table = {"_id": names, "pos_char_span": pa.array(SPANS, kind), "pos_char_length": [50, 50]}
     pq.write_table(pa.table(table), tmp_path / "q.parquet")
-    found = read_queries(tmp_path / "q.parquet")
+    found = read_query_file(tmp_path / "q.parquet")
     assert found.select("_id", "pos_char_span").rows() == [("q1", [0, 10]), ("q2", [30, 40])]
 
 

@@ -44,7 +44,7 @@ def test_documents_of_one_cluster_have_it_for_their_origin():
 
 
 def test_files_come_in_batches_that_joined_are_what_is_read_whole(monkeypatch):
-    monkeypatch.setattr(batching, "BATCH_ROWS", 3)
+    monkeypatch.setattr(batching, "DOCUMENTS_PER_BATCH", 3)
     Path("d").mkdir()
     write_jsonl("d/a.jsonl", [*texts(4), {"text": "  "}, *texts(3)])
     pq.write_table(pa.table({"text": [" p0 ", "p1"], "id": [10, 11]}), "d/b.parquet")
@@ -61,7 +61,7 @@ def test_files_come_in_batches_that_joined_are_what_is_read_whole(monkeypatch):
 
 
 def test_a_large_file_is_read_in_little_memory(monkeypatch):
-    monkeypatch.setattr(batching, "BATCH_CHARS", 500_000)
+    monkeypatch.setattr(batching, "CHARS_PER_BATCH", 500_000)
     write_jsonl("a.jsonl", [{"text": f"{i} " + "x" * 20_000} for i in range(1500)])  # 30 MB
     tracemalloc.start()
     try:

@@ -112,8 +112,8 @@ def test_a_question_without_text_is_left_out(write):
     bad = BadRecords(0.01)
     found = read_squad_files([write(paragraph("Ada wrote it.", *asked))], bad)
     assert found["_id"].to_list() == ["q1"]
-    assert list(bad.found) == ["q2"]
-    assert bad.found["q2"].endswith("question 'q2' has a blank text")
+    assert list(bad.messages) == ["q2"]
+    assert bad.messages["q2"].endswith("question 'q2' has a blank text")
 
 
 def test_a_context_of_wrong_questions_alone_stays_a_document(write):

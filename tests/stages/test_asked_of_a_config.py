@@ -3,7 +3,7 @@
 import pytest
 
 from psibench.config.paths import PROMPTS
-from psibench.generate.ask import asked_of
+from psibench.generate.ask import read_asking
 from psibench.plan.config import load_config, plain_config
 from psibench.plan.plan import make_plan
 
@@ -31,7 +31,7 @@ def asked(task: str):
     config, entries = load_config(CONFIG)
     plan = make_plan(config, entries)
     composed = plain_config(config, {"llms": plan.llms})
-    return asked_of(composed, benchmark="b", task=task, language="deu-Latn", prompt=prompt)
+    return read_asking(composed, benchmark="b", task=task, language="deu-Latn", prompt=prompt)
 
 
 @pytest.mark.parametrize(

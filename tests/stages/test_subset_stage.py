@@ -77,7 +77,7 @@ def test_a_position_that_is_short_gives_all_it_has_and_a_warning_says_so(tmp_pat
     counts = tiny["queries"]["target_position"].value_counts().rows()
     assert dict(counts) == {"beginning": 3, "middle": 3, "end": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "tiny: 3 queries with target end wanted, 1 found; the subset takes all of them"
+        "tiny: only 1 of the 3 requested queries with target end exist; takes all of them"
     ]
 
 
@@ -99,8 +99,8 @@ def test_queries_left_out_for_other_reasons_than_the_draw_are_named(tmp_path, ca
         tiny = draw(tmp_path, [*rows, query("e", "end")], per_position=2)
     left = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     assert [line.split(": ")[-1] for line in left] == [
-        "no target position is declared",
-        "its text is in the sample already",
+        "they have no target position",
+        "their texts repeat those of other queries in the subset",
     ]
     assert all("1 queries of" in line for line in left)
     assert set(tiny["queries"]["_id"]) - {"q0", "again"} == {"m", "e"}

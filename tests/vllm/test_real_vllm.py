@@ -11,7 +11,7 @@ from tiny_chat import PROGRAMS
 from workflow_project import Project
 
 from psibench.errors import InputError
-from psibench.generate.ask import ask as ask_stage
+from psibench.generate.ask import run_ask as ask_stage
 from psibench.llm.run import ask_all
 from psibench.plan.config import load_config
 from psibench.plan.plan import make_plan

@@ -15,7 +15,7 @@ from psibench.commands.show import probe_lines
 from psibench.config.models import Model, SentenceTransformerModel
 from psibench.config.registry import load_registry
 from psibench.errors import InputError, nearest
-from psibench.formats.beir import read_queries, read_texts
+from psibench.formats.beir import read_query_file, read_texts
 from psibench.models.checkpoints import transformer_folder
 from psibench.models.counting import token_counter
 from psibench.models.declared import POSITIONS_KEY, declared_length, declared_number
@@ -165,7 +165,7 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
         return {"corpora": str(folder / "corpus.parquet")}
-    asked = read_queries(args.queries)
+    asked = read_query_file(args.queries)
     texts = read_texts([args.queries], asked["_id"]).select("_id", "text")
     queries = asked.join(texts, on="_id", maintain_order="left")
     _refuse_unplaced(queries, corpus, args.queries)

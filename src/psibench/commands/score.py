@@ -18,7 +18,7 @@ from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
 from psibench.commands.score_options import token_limits, visible_ends
 from psibench.errors import InputError
-from psibench.formats.beir import BY_SPAN, read_qrels, read_queries
+from psibench.formats.beir import BY_SPAN, read_qrels, read_query_file
 from psibench.formats.built import identical_ids_of
 from psibench.formats.checks import (
     IdenticalIds,
@@ -215,7 +215,7 @@ def _check_options(args: argparse.Namespace) -> list[int | None] | None:
 
 def read_judgements(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read and check the queries and qrels of the options: queries with a positive, and theirs."""
-    queries = pl.concat(read_queries(path) for path in args.queries)
+    queries = pl.concat(read_query_file(path) for path in args.queries)
     check_queries(queries, source=_names(args.queries))
     qrels = pl.concat(read_qrels(path) for path in args.qrels)
     judged, kept = match_qrels(

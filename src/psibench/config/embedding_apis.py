@@ -18,43 +18,43 @@ class EmbeddingApiModel(ModelBase):
     model: str
     """The service's name of the model."""
     key_env: str | None = None
-    """Environment variable that holds the key; null: none is sent."""
+    """Environment variable that holds the key; null: requests have no key."""
     texts_field: str = "input"
-    """Field of the request that has the texts."""
+    """Field of the request for the texts."""
     query_fields: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of a request of queries, as {input_type: query}."""
+    """Further fields of a request with queries, e.g. {input_type: query}."""
     document_fields: dict[str, Any] = Field(default_factory=dict)
-    """Further fields of a request of documents."""
+    """Further fields of a request with documents."""
     vectors_path: str = "data.*.embedding"
-    """Where an answer has the vectors: keys with dots between; * stands for every item."""
+    """Path of the vectors in an answer: keys joined by dots; * means every item."""
     tokens_path: str = "usage.total_tokens"
-    """Where an answer has the tokens that are paid for."""
+    """Path of the number of paid tokens in an answer."""
     query_prompt: Prompt = ""
     """Text put before each query."""
     document_prompt: Prompt = ""
     """Text put before each document."""
     max_tokens: int = Field(ge=8)
-    """Longest text that the model reads; longer ones are cut here, so that what is visible is
-    known."""
+    """Longest text that the model reads; psibench cuts longer texts, so that it knows what the
+    model reads."""
     tokenizer: str
     """Checkpoint with the model's tokenizer, or its tokenizer.json: it cuts texts and counts
     tokens."""
     texts_per_request: int = Field(default=128, ge=1)
     tokens_per_request: int = Field(default=100_000, ge=1)
-    """Tokens of the texts of a request; a longer text makes one of its own."""
+    """Most tokens of the texts in a request; a longer text gets a request of its own."""
     concurrency: int = Field(default=4, ge=1)
-    """Requests in flight."""
+    """Requests at the same time."""
     timeout_s: float = Field(default=120, gt=0)
-    """Seconds that an answer may take."""
+    """Longest time of a request, seconds."""
     max_attempts: int = Field(default=8, ge=1)
-    """Tries of a request that fails in a way that may pass."""
+    """Most attempts of a request after a temporary error."""
     price: float | None = Field(default=None, ge=0)
     """US dollars per million tokens; null: unknown."""
     budget_usd: float | None = Field(default=None, ge=0)
-    """Most that may be spent on this model's vectors in the store; needs price."""
+    """Most money for this model's vectors in the store; needs price."""
     version: str = ""
-    """Anything that tells a service's model of today from another day's, e.g. a date: vectors are
-    stored under it."""
+    """Label of the service's current model, e.g. a date; vectors of another version are not
+    reused."""
 
     @field_validator("url")
     @classmethod
@@ -65,7 +65,7 @@ class EmbeddingApiModel(ModelBase):
     @classmethod
     def _names_every_vector(cls, value: str) -> str:
         if "*" not in value.split("."):
-            raise ValueError("names one value; * stands for every item, as in data.*.embedding")
+            raise ValueError("names one value; use * for every item, as in data.*.embedding")
         return value
 
     @model_validator(mode="after")

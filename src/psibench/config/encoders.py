@@ -26,41 +26,40 @@ class SentenceTransformerModel(EncoderModel):
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
     architecture: Architecture = "auto"
-    """auto: as the checkpoint says. The others read checkpoints that bring code of their own (for
-    transformers 4) without running it: `gte` (model type `new`), `bidirectional` (a decoder without
-    its causal mask: gte-Qwen2, inf-retriever, llama-embed-nemotron), `nv-embed` (that and latent
-    attention), `jina-bert` (jina-embeddings-v2-base-en), `jina-v3` (XLM-RoBERTa with an adapter for
-    queries and one for documents, by the prompt that a text begins with), `jina-v4` (the text side
-    of Qwen2.5-VL with the retrieval adapter). nomic-long: nomic-embed-text-v1.5 up to 8,192 tokens,
-    its rotary angles stretched with each text's length."""
+    """auto: the checkpoint's architecture. The others load checkpoints that come with code for
+    transformers 4, without running that code: `gte` (model type `new`), `bidirectional` (a decoder
+    without its causal mask: gte-Qwen2, inf-retriever, llama-embed-nemotron), `nv-embed` (that and
+    latent attention), `jina-bert` (jina-embeddings-v2-base-en), `jina-v3` (XLM-RoBERTa with an
+    adapter for queries and one for documents, by the prompt that a text begins with), `jina-v4`
+    (the text side of Qwen2.5-VL with the retrieval adapter). nomic-long: nomic-embed-text-v1.5 up
+    to 8,192 tokens, its rotary angles stretched with each text's length."""
     pooling: Literal["checkpoint", "mean", "cls", "max", "lasttoken"] = "checkpoint"
-    """checkpoint: as the checkpoint declares (mean where it declares nothing). Of NV-Embed that
-    leaves out the prompt's tokens; `mean` does not."""
+    """checkpoint: the checkpoint's pooling (mean if it declares none). For NV-Embed this leaves out
+    the prompt's tokens; `mean` does not."""
     projection: str | None = None
-    """Folder in the checkpoint of the dense layer behind the pooling; null: as it declares."""
+    """Folder of the dense layer after the pooling, in the checkpoint; null: the declared one."""
     dimensions: int | None = Field(default=None, ge=1)
-    """Keep the first so many dimensions of a vector (Matryoshka models), behind everything else;
-    the cosine is that of the shortened vectors. Null: as the checkpoint declares (truncate_dim),
-    all where it declares nothing."""
+    """Number of dimensions to keep (Matryoshka models), after all other steps; the cosine compares
+    the shortened vectors. Null: the checkpoint's truncate_dim, or all."""
     append: str = ""
-    """Special tokens put after each text, inside max_tokens, where the tokenizer does not."""
+    """Special tokens put after each text, inside max_tokens, if the tokenizer adds none."""
     scoring: Literal["cosine", "maxsim"] = "cosine"
-    """maxsim: sum over query tokens of the best document token (ColBERT), of a checkpoint without a
-    dense layer of texts. Late-interaction checkpoints: `backend: colbert`."""
+    """maxsim: sum over query tokens of the best document token (ColBERT), for a checkpoint without
+    a dense layer for texts. Late-interaction checkpoints need `backend: colbert`."""
     windows: Windows | None = None
     """Cut documents into windows instead of truncating them."""
     late_chunking: LateChunking | None = None
-    """Read a document up to max_tokens at once, then take the mean over each chunk of its tokens.
-    Of checkpoints that pool by the mean."""
+    """Read a document up to max_tokens as a whole, then pool each chunk of tokens by the mean. Only
+    for checkpoints with mean pooling."""
     positions: Literal["none"] | None = None
-    """none: without rotary embedding, which config.json does not say of AntNLP/TinyLlama-NoPE-1.1B.
-    Null: as config.json says."""
+    """none: no rotary embedding (AntNLP/TinyLlama-NoPE-1.1B, whose config.json does not declare
+    it). Null: the positions that config.json declares."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
     @model_serializer(mode="wrap")
     def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out keys that came later where they are null: results made before stay valid."""
+        """Leave out newer keys that are null, so that older results stay valid."""
         later = {"late_chunking", "positions", "dimensions"}
         return {k: v for k, v in dump(self).items() if v is not None or k not in later}
 
@@ -95,9 +94,10 @@ class SentenceTransformerModel(EncoderModel):
 
 
 class FlagEmbeddingModel(EncoderModel):
-    """bge-m3, or one trained from it: FlagEmbedding's vectors of tokens.
+    """bge-m3 or a model trained from it: FlagEmbedding's token vectors.
 
-    Every token's but the first, scored by MaxSim and divided by the number of the query's.
+    The vectors of all tokens except the first, scored by MaxSim divided by the number of query
+    tokens.
     """
 
     compared: ClassVar = "mean-maxsim"
@@ -112,21 +112,21 @@ class FlagEmbeddingModel(EncoderModel):
 class ColbertModel(EncoderModel):
     """A ColBERT checkpoint: a transformer and a projection of every token, scored by MaxSim.
 
-    In sentence-transformers' layout, Stanford's or PyLate's. Markers, mask tokens and words whose
-    vectors are left out are as the checkpoint declares; prompts come behind its markers and its own
-    prompts.
+    In the layout of sentence-transformers, Stanford or PyLate. The checkpoint declares markers,
+    mask tokens and words without vectors; prompts come after its markers and prompts.
     """
 
     compared: ClassVar = "maxsim"
     backend: Literal["colbert"]
     kind: Literal["late-interaction"] = "late-interaction"
     max_tokens: int = Field(ge=8)
-    """Longest document, special tokens and the marker included; longer ones are cut."""
+    """Longest document, special tokens and the marker included; longer documents are cut."""
     query_tokens: int | None = Field(default=None, ge=8)
-    """Length of a query; longer ones are cut, shorter ones filled up with mask tokens where the
-    checkpoint does so."""
+    """Length of a query; longer queries are cut, shorter ones padded with mask tokens if the
+    checkpoint does that."""
     architecture: Literal["auto", "flash-xlm-roberta"] = "auto"
-    """auto: as the checkpoint says; flash-xlm-roberta reads jina-colbert-v2 without its code."""
+    """auto: the checkpoint's architecture; flash-xlm-roberta loads jina-colbert-v2 without its
+    code."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 
@@ -140,8 +140,8 @@ class SparseModel(EncoderModel):
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
     max_terms: int | None = Field(default=None, ge=1)
-    """Terms kept of a text, those of the largest weights; null: as the checkpoint declares
-    (max_active_dims), all where it declares nothing."""
+    """Number of terms to keep, those with the largest weights; null: the checkpoint's
+    max_active_dims, or all."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
 

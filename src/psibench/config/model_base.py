@@ -20,27 +20,27 @@ document token; mean-maxsim: their mean; sparse: the sum over shared terms."""
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 MOST_PROMPT_CHARS = 10_000
 Prompt = Annotated[str, StringConstraints(max_length=MOST_PROMPT_CHARS)]
-"""Text put before each text of a role: it is tokenized as often as there are texts."""
+"""Text put before each text of a role; it counts as tokens of every text."""
 
 
 class ModelBase(Section):
-    """What every model entry has."""
+    """Keys of every model entry."""
 
     description: str = ""
     """One line for the report."""
     licence: str = ""
-    """Of the weights or the service, as its card says."""
+    """Licence of the weights or the service, from the model card."""
     control: Literal["position-blind", "truncating"] | None = None
-    """Set on the controls that calibrate a benchmark."""
+    """Marks a control, which calibrates a benchmark."""
 
 
 class Overlapping(Section):
-    """Pieces of a text, each of so many tokens, that share some with their neighbours."""
+    """Overlapping pieces of a text, all of the same number of tokens."""
 
     tokens: int = Field(ge=16)
-    """Tokens per piece; of windows, special tokens included."""
+    """Tokens per piece; windows include special tokens."""
     overlap: int = Field(ge=0)
-    """Tokens that neighbours share."""
+    """Tokens that neighbouring pieces share."""
 
     @model_validator(mode="after")
     def _moves_on(self) -> "Overlapping":
@@ -50,55 +50,55 @@ class Overlapping(Section):
 
 
 class Windows(Overlapping):
-    """Overlapping token windows, each read by itself; the whole document is."""
+    """Overlapping token windows that cover the whole document; the model reads each separately."""
 
     pool: Literal["max", "mean"] = "max"
-    """max: each has a vector, and the best one counts (MaxP, Dai and Callan 2019); mean:
-    a document has one vector, the mean of its windows' unit vectors, of unit length again."""
+    """max: each window has a vector, and the best one counts (MaxP, Dai and Callan 2019); mean: a
+    document has one vector, the normalised mean of its windows' unit vectors."""
     keep: Literal["all", "head-and-tail"] = "all"
-    """head-and-tail: the first and the last window alone; what lies between them is not read."""
+    """head-and-tail: the model reads only the first and the last window."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out defaults that came later: vectors made before them keep their address."""
+        """Leave out defaults of newer keys, so that older vectors keep their address."""
         usual = {"pool": "max", "keep": "all"}
         return {key: value for key, value in dump(self).items() if usual.get(key) != value}
 
 
 class LateChunking(Overlapping):
-    """Chunks of a text that is read as one; the best one counts (Guenther et al. 2024)."""
+    """Chunks of a text that the model reads as a whole; the best counts (Guenther et al. 2024)."""
 
 
 class EncoderModel(ModelBase):
-    """What every model made of vectors has."""
+    """Keys of every model that encodes texts as vectors."""
 
     is_network: ClassVar[bool] = True
     """Whether the checkpoint's network runs; else vectors are looked up, and what else has the
     checkpoint is another model."""
     compared: ClassVar[Scoring] = "cosine"
-    """How a query's vectors are compared with a document's, unless an entry says otherwise."""
+    """Default comparison of a query's vectors with a document's."""
     checkpoint: str
     """embedded:all-MiniLM-L6-v2, a local folder, or a name on the hub."""
     revision: Commit | None = None
     """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
     query_prompt: Prompt | None = None
-    """Text put before each query; null: as the checkpoint declares, none where it declares none."""
+    """Text put before each query; null: the checkpoint's prompt, if it declares one."""
     document_prompt: Prompt | None = None
-    """Text put before each document; null: as the checkpoint declares."""
+    """Text put before each document; null: the checkpoint's prompt, if it declares one."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Only with a pinned revision."""
     parameters_m: float | None = Field(default=None, gt=0)
-    """Parameters in millions: what jobs are planned by (`psibench plan`)."""
+    """Parameters in millions; `psibench plan` needs them."""
     embedding_parameters_m: float | None = Field(default=None, ge=0)
-    """Of these, the input embeddings: they take memory, not arithmetic."""
+    """Parameters in the input embeddings, in millions; they take memory, not arithmetic."""
     dim: int | None = Field(default=None, ge=8)
-    """Dimensions of a vector: what plans count the store by."""
+    """Dimensions of a vector; `psibench plan` needs them for the size of the store."""
     tokens_per_batch: int | None = Field(default=None, ge=64)
     """Padded tokens in one forward pass; null: encoding.tokens_per_batch."""
 
     @field_serializer("query_prompt", "document_prompt")
     def _prompt_of_embedded(self, prompt: str | None) -> str | None:
-        """Return no prompt for the embedded checkpoint, which declares none; else as it is."""
+        """Return an empty prompt for the embedded checkpoint, which declares none."""
         return "" if prompt is None and self.checkpoint.startswith("embedded:") else prompt
 
     @model_validator(mode="after")

@@ -46,10 +46,9 @@ RUN_PLACEHOLDERS = ("benchmark", "query_lang", "corpus_lang", "domain")
 class Bm25Model(ModelBase):
     """BM25 through bm25s, with the stemmer and the stop words of the documents' language.
 
-    Texts that look the same have the same terms: they are compared in Unicode's NFKC form, without
-    soft hyphens and other invisible characters.
-
-    Chinese, Japanese, Thai and other scripts without spaces are indexed as pairs of characters.
+    Texts are compared in Unicode's NFKC form without invisible characters such as soft hyphens, so
+    that texts that look the same have the same terms. Scripts without spaces (Chinese, Japanese,
+    Thai and others) are indexed as pairs of characters.
     """
 
     backend: Literal["bm25s"]
@@ -61,23 +60,23 @@ class Bm25Model(ModelBase):
 
 
 class RunFilesModel(ModelBase):
-    """Runs of a system outside psibench: files of scores, ranked and evaluated as they are.
+    """Runs of a system outside psibench, from files of scores.
 
-    Documents are ranked by score, ties by id as in trec_eval, the last first; queries without
-    results score 0. How much of a document the system read is not known.
+    Documents are ranked by score; ties by id in descending order, as in trec_eval. Queries without
+    results score 0. It is unknown how much of a document the system read.
     """
 
     backend: Literal["runs"]
     kind: Literal["sparse", "dense", "late-interaction", "reranker", "control", "run"] = "run"
     path: str
-    """A run's file, relative to the working directory, with {benchmark}, {query_lang},
-    {corpus_lang} and {domain}; without {domain} it holds all domains."""
+    """File of a run, relative to the working directory, with the placeholders {benchmark},
+    {query_lang}, {corpus_lang} and {domain}; without {domain} a file holds all domains."""
     format: RunFormat | None = None
-    """Null: by the file's suffix."""
+    """Null: from the file's suffix."""
     part: str | None = None
     """SUBSET/SPLIT of an MTEB prediction file that holds several; may have the placeholders."""
     ignore_unknown: bool = False
-    """Leave out results of queries that the benchmark does not have; otherwise they are refused."""
+    """Leave out results of queries that the benchmark does not have; false: they are an error."""
 
     @model_validator(mode="after")
     def _known_placeholders(self) -> "RunFilesModel":
@@ -96,19 +95,19 @@ class RerankModel(ModelBase):
     first_stage: ModelId | None = None
     """Model whose run is reranked; null: search.first_stage."""
     depth: int = Field(default=100, ge=1)
-    """Documents of the first stage that are reranked; those below keep their order behind them."""
+    """Number of documents of the first stage to rerank; the others follow in their order."""
 
 
 class FusionModel(ModelBase):
-    """Runs of several models made into one; each may, but need not, be evaluated by itself."""
+    """The fused run of several models; these need not be evaluated themselves."""
 
     backend: Literal["fusion"]
     kind: Literal["fusion"] = "fusion"
     of: Annotated[ModelIds, AfterValidator(refuse_repeats)] = Field(min_length=2)
-    """Models that search: BM25, encoders, APIs, runs from files."""
+    """Models to fuse: BM25, encoders, APIs, runs from files."""
     k: int = Field(default=60, ge=0)
-    """Reciprocal rank fusion is the sum of 1 / (k + rank) (Cormack et al. 2009): how little the
-    first ranks stand out."""
+    """Constant of reciprocal rank fusion, the sum of 1 / (k + rank) (Cormack et al. 2009); a larger
+    k gives the first ranks less weight."""
 
 
 def _check_placeholders(key: str, text: str) -> None:

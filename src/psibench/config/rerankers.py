@@ -33,32 +33,32 @@ BM25_VOCABULARY = "embedded:all-MiniLM-L6-v2"
 
 
 class RerankerBase(Section):
-    """What every reranker entry has."""
+    """Keys of every reranker entry."""
 
     backend: str
     description: str = ""
     """One line for the report, with the licence of the weights."""
     tokens_per_batch: int | None = Field(default=None, ge=64)
-    """Padded tokens in one forward pass; null: what the settings say."""
+    """Padded tokens in one forward pass; null: encoding.tokens_per_batch."""
 
 
 class CheckpointReranker(RerankerBase):
-    """What every reranker made of a checkpoint has."""
+    """Keys of every reranker with a checkpoint."""
 
     checkpoint: str
     """A local folder, or a name on the hub."""
     revision: Commit | None = None
     """Commit of the hub repository, 40 hex digits; null is not pinned: the default branch moves."""
     max_tokens: int = Field(ge=32)
-    """Longest input; what comes after it is not seen. Keep it above query plus longest text:
-    a filter that cuts texts off is blind to late evidence."""
+    """Longest input; the rest of a text is not read. Set it above query plus longest text: a filter
+    that cuts texts misses late evidence."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto: float32 on a CPU, the GPU's own reduced format there. Part of what scores are stored
-    under."""
+    """auto: float32 on a CPU, bfloat16 or float16 on a GPU. Scores of another format are not
+    reused."""
     parameters_m: float | None = Field(default=None, gt=0)
-    """Parameters in millions of the layers that run: what jobs are planned by (`psibench plan`)."""
+    """Parameters of the layers that run, in millions; `psibench plan` needs them."""
     embedding_parameters_m: float | None = Field(default=None, ge=0)
-    """Of them input embeddings, which are looked up; null: none."""
+    """Parameters in the input embeddings, in millions; null: none."""
 
 
 class CrossEncoderReranker(CheckpointReranker):
@@ -66,8 +66,8 @@ class CrossEncoderReranker(CheckpointReranker):
 
     backend: Literal["cross-encoder"]
     architecture: Literal["auto", "flash-xlm-roberta", "gte", "jina-bert"] = "auto"
-    """auto: as the checkpoint says. The others read checkpoints that bring code of their own
-    (for transformers 4) without running it."""
+    """auto: the checkpoint's architecture. The others load checkpoints that come with code for
+    transformers 4, without running that code."""
     trust_remote_code: bool = False
     """Run code that comes with the checkpoint. Only with a pinned revision."""
 
@@ -81,11 +81,11 @@ class CrossEncoderReranker(CheckpointReranker):
 
 
 class FlagEmbeddingReranker(CheckpointReranker):
-    """What the rerankers that FlagEmbedding's classes score have."""
+    """Keys of the rerankers of FlagEmbedding's classes."""
 
     dtype: Literal["auto", "float32", "float16"] = "auto"
-    """auto is float16, as the papers ran them; on a CPU it is always float32. Part of what scores
-    are stored under."""
+    """auto: float16, as in the papers; on a CPU always float32. Scores of another format are not
+    reused."""
 
 
 class FlagReranker(FlagEmbeddingReranker):
@@ -95,10 +95,10 @@ class FlagReranker(FlagEmbeddingReranker):
 
 
 class PromptedReranker(FlagEmbeddingReranker):
-    """What FlagEmbedding's rerankers made of a language model have."""
+    """Keys of FlagEmbedding's rerankers that are language models."""
 
     prompt: str = FLAG_PROMPT
-    """Stands after query and text; FlagEmbedding's own by default. Not counted in max_tokens."""
+    """Text after query and text; the default is FlagEmbedding's. Not counted in max_tokens."""
     query_prefix: str = "A: "
     text_prefix: str = "B: "
 
@@ -114,11 +114,11 @@ class FlagLayerwiseReranker(PromptedReranker):
 
     backend: Literal["flag-layerwise"]
     cutoff_layer: int = Field(ge=1)
-    """Layers that run; the checkpoint has a head for this one."""
+    """Number of layers that run; the checkpoint needs a head for the last of them."""
 
 
 class MxbaiReranker(PromptedReranker):
-    """mxbai-rerank-v2: the logit of "1" less that of "0", read as its makers' package reads it."""
+    """mxbai-rerank-v2: logit of "1" minus logit of "0", with the prompt of its makers' package."""
 
     backend: Literal["mxbai"]
     prompt: str = MXBAI_PROMPT
@@ -131,7 +131,7 @@ class Qwen3Reranker(CheckpointReranker):
 
     backend: Literal["qwen3"]
     instruction: str = QWEN3_INSTRUCTION
-    """What relevance means; the model card's by default."""
+    """Instruction that defines relevance; the default is the model card's."""
 
 
 class Calibration(Section):
@@ -143,7 +143,7 @@ class Calibration(Section):
 
 
 class Bm25Reranker(RerankerBase):
-    """BM25 of a text for a query with fixed statistics, so that a pair's score is its own."""
+    """BM25 with fixed word statistics: a pair's score does not depend on other texts."""
 
     backend: Literal["bm25"]
     calibration: Calibration
@@ -154,7 +154,7 @@ class BiEncoderReranker(RerankerBase):
 
     backend: Literal["bi-encoder"]
     encoder: SentenceTransformerModel
-    """An encoder entry as in the model registry; scoring: maxsim gives late interaction."""
+    """An encoder entry as in the model registry; `scoring: maxsim` makes late interaction."""
     calibration: Calibration
 
 
@@ -172,7 +172,7 @@ RerankerModel = Annotated[
 
 
 def load_rerankers(entries: Mapping[str, RerankerModel] | None = None) -> dict[str, RerankerModel]:
-    """Read the shipped registry of rerankers, id -> entry; a config's ``entries`` take their place.
+    """Read the shipped rerankers by id; ``entries`` of a config override them.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def reranker_params(entry: RerankerModel) -> dict[str, Any]:
 
 
 def checkpoint_of(entry: RerankerModel) -> tuple[str, str | None]:
-    """Return what a reranker is made of, and its revision: a checkpoint, or BM25's vocabulary."""
+    """Return a reranker's checkpoint, or BM25's vocabulary, and its revision."""
     if isinstance(entry, CheckpointReranker):
         return entry.checkpoint, entry.revision
     if isinstance(entry, BiEncoderReranker):

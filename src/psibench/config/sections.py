@@ -12,35 +12,34 @@ Storage = Literal["float32", "float16"]
 
 
 class Encoding(Section):
-    """How texts become vectors. None of it changes a result beyond the stated tolerance."""
+    """How texts are encoded. These keys change results at most within the stated tolerance."""
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: cuda where there is one."""
+    """auto: cuda if there is a GPU."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto: float32 on a CPU, bfloat16 on a GPU (float16 on one too old for bfloat16). Set
-    float32 to compare scores to the last digit."""
+    """auto: float32 on a CPU, bfloat16 on a GPU (float16 on a GPU without bfloat16). Use float32 if
+    every digit of a score matters."""
     tokens_per_batch: int = Field(default=0, ge=0)
-    """Padded tokens in one forward pass; 0: 8,192 on a CPU, 65,536 on a GPU. Halved where memory is
-    not enough."""
+    """Padded tokens in one forward pass; 0: 8,192 on a CPU, 65,536 on a GPU. It is halved if memory
+    does not suffice."""
     tokens_per_part: int = Field(default=65_536, ge=64)
-    """Tokens encoded between two writes to the store, at least."""
+    """Least number of tokens between two writes to the store."""
     seconds_per_part: int = Field(default=60, ge=0)
-    """Seconds between two writes to the store, at least, unless 64 MiB are reached. A killed job
-    loses at most the longer of this and `tokens_per_part`."""
+    """Least time between two writes to the store, seconds, unless 64 MiB are reached. A killed job
+    loses at most the work since the last write."""
     storage: Storage = "float32"
-    """Number format of stored vectors; float16 takes half the room."""
+    """Number format of stored vectors; float16 takes half the disk space."""
     shards: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Jobs that share the texts of a benchmark in a language, per model, and the pairs of a
-    filter's rerankers. auto: as many as leave each `minutes_per_shard` of a GPU, as planned,
-    at most 64."""
+    filter's rerankers. auto: each job takes about `minutes_per_shard` on a GPU; at most 64 jobs."""
     minutes_per_shard: float = Field(default=120, ge=10)
-    """GPU minutes of a job that shards: auto aims at. Another number of shards encodes no text
-    again."""
+    """Planned GPU minutes of a job with `shards: auto`. Changing the number of shards encodes no
+    text again."""
     gpu_tflops: float = Field(default=100, gt=0)
-    """10^12 operations a second that a GPU is planned to do."""
+    """Planned speed of a GPU, 10^12 operations per second."""
     gpu_gb_per_s: float = Field(default=1000, gt=0)
-    """10^9 bytes a second that a GPU is planned to read while a language model served here writes:
-    half of what an A100 of 80 GB moves (2,039 by its data sheet). Not used where the entry has
+    """Planned memory bandwidth of a GPU while a local language model writes, 10^9 bytes per second:
+    half of an A100 with 80 GB (2,039 in its data sheet). Not used if the entry has
     `vllm.tokens_per_s`."""
 
 
@@ -50,14 +49,14 @@ class VllmServer(Section):
     command: list[str] = Field(default=["vllm", "serve"], min_length=1)
     """Program and first arguments; the model, --host, --port and `arguments` follow."""
     arguments: list[str] = Field(default_factory=list)
-    """Further arguments, as --max-model-len 8192."""
+    """Further arguments, e.g. --max-model-len 8192."""
     gpus: int = Field(default=1, ge=0, le=64)
     """GPUs of the job; above 1 the server splits the model over them (tensor parallel). 0: a CPU
-    build of vLLM, whose cache has 2 GiB where `arguments` say nothing (docs/vllm.md)."""
+    build of vLLM, with a cache of 2 GiB unless `arguments` set it (docs/vllm.md)."""
     start_s: float = Field(default=1800.0, gt=0)
-    """How long the server may take until it is healthy (download and load included)."""
+    """Longest time until the server is ready, download and loading included, seconds."""
     stop_s: float = Field(default=20.0, gt=0)
-    """How long it may take to end before it is killed."""
+    """Time for the server to end before it is killed, seconds."""
 
 
 class Search(Section):
@@ -66,15 +65,15 @@ class Search(Section):
     top_k: int = Field(default=100, ge=1)
     """Documents kept per query; at least the largest k among the metrics."""
     block_mib: int = Field(default=256, ge=8)
-    """Memory of a block, MiB: half of it for documents' vectors, a quarter for scores."""
+    """Memory of a block, MiB: one half for documents' vectors, one quarter for scores."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """auto: cuda where there is one. Rankings are the same on both but for near ties."""
+    """auto: cuda if there is a GPU. CPU and GPU give the same rankings except for near ties."""
     first_stage: ModelId = "bm25"
-    """Model whose run the rerankers share; an entry's own first_stage goes before it."""
+    """Model whose run the rerankers share; `first_stage` of an entry overrides it."""
 
 
 class Uncertainty(Section):
-    """How figures get their intervals and warnings (docs/psi-method.md)."""
+    """Intervals and warnings (docs/psi-method.md)."""
 
     level: float = Field(default=0.95, gt=0.5, lt=1)
     """Confidence level of the intervals."""

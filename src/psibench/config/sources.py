@@ -1,4 +1,4 @@
-"""Config of the places a benchmark's text, or a whole benchmark, comes from."""
+"""Config of the sources of a benchmark's texts, or of a whole benchmark."""
 
 from typing import Annotated, Literal
 
@@ -8,12 +8,12 @@ from psibench.config.base import Section
 
 
 class _Source(Section):
-    """What sources of single records have."""
+    """Keys of sources with single records."""
 
     max_bad_share: float = Field(default=0.01, ge=0, lt=1)
-    """Share of the records that may be unusable (an answer that is not at its offset, a query
-    without text, a document that cannot be converted), rounded up: they are left out, named in the
-    log and in the table of what was dropped. With more, nothing is built; 0: with any."""
+    """Largest share of unusable records (an answer that is not at its offset, a query without text,
+    a document that cannot be converted), rounded up. They are left out and listed in the log and
+    the table of dropped items. With more of them the build fails; 0: with any."""
 
 
 class SquadSource(_Source):
@@ -35,29 +35,33 @@ class HubSource(_Source):
     revision: str | None = None
     """Commit of the dataset. Pin it: a branch name moves."""
     data_files: list[str] | None = Field(default=None, min_length=1)
-    """Read these files alone, in place of splits: paths or globs inside the repository or folder,
-    as `load_dataset(data_files=...)` takes them: [english/*/*.parquet]."""
+    """Read only these files instead of splits: paths or globs inside the repository or folder, as
+    for `load_dataset(data_files=...)`, e.g. [english/*/*.parquet]."""
     splits: list[str] = Field(default=["train"], min_length=1)
     """Splits in reading order."""
     text_column: str = "text"
     """Column that holds the text (document recipes)."""
     id_column: str | None = None
-    """Column that holds the document id; without it the id is made from file and record number."""
+    """Column with the document id; null: ids are made from file and record number."""
     cluster_column: str | None = None
-    """Column that says what a document is part of (an article, a site, a thread): tests and
-    intervals count these clusters. Passages cut of one document are a cluster without it."""
+    """Column with the cluster of a document (its article, site or thread); clusters are the units
+    of tests and intervals. Passages cut from one document are always a cluster."""
     streaming: bool = False
-    """Read over the network and keep nothing: of Parquet files only the columns and records that
-    are needed."""
+    """Read over the network and store nothing; from Parquet files only the needed columns and
+    records."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Read so many records, the first ones of each file, shared out evenly over the files."""
+    """Most records to read: the first ones of each file, an equal number per file."""
 
     @model_validator(mode="after")
     def _files_or_splits(self) -> "HubSource":
         if self.data_files is not None and self.splits != ["train"]:
-            raise ValueError("data_files and splits: give one, files that are named have no splits")
+            raise ValueError(
+                "data_files and splits: give one of the two; named files have no splits"
+            )
         if self.data_files is not None and self.config is not None:
-            raise ValueError("data_files and config: give one, a configuration names its own files")
+            raise ValueError(
+                "data_files and config: give one of the two; a configuration names its files"
+            )
         if sliced := [split for split in self.splits if "[" in split]:
             raise ValueError(
                 f"splits: {sliced[0]!r} is a slice; give the split's name, and max_documents for "
@@ -67,33 +71,33 @@ class HubSource(_Source):
 
 
 class FilesSource(_Source):
-    """A folder or a list of files: jsonl (also .gz), parquet, txt, md.
+    """A folder or a list of files: jsonl (also .gz), parquet, txt, md, pdf, docx, html.
 
-    And pdf, docx and html, whose text is extracted: `pip install 'psibench[documents]'`.
+    pdf, docx and html need `pip install 'psibench[documents]'`, which extracts their text.
     """
 
     kind: Literal["files"]
     paths: list[str] = Field(min_length=1)
     """Files, folders (read recursively, sorted) or globs, relative to the working directory."""
     text_column: str = "text"
-    """Field of a jsonl or parquet record that holds the text."""
+    """Field with the text in a jsonl or parquet record."""
     id_column: str | None = None
-    """Field that holds the document id; without it the id is made from file and record number."""
+    """Field with the document id; null: ids are made from file and record number."""
     cluster_column: str | None = None
-    """Field that says what a document is part of (an article, a site, a thread): tests and
-    intervals count these clusters. Passages cut of one document are a cluster without it."""
+    """Field with the cluster of a document (its article, site or thread); clusters are the units of
+    tests and intervals. Passages cut from one document are always a cluster."""
     max_documents: int | None = Field(default=None, ge=1)
-    """Read so many records, the first ones of each file, shared out evenly over the files. A
-    thousand txt or md files count as one, or fifty pdf, docx or html files."""
+    """Most records to read: the first ones of each file, an equal number per file. 1,000 txt or md
+    files, or 50 pdf, docx or html files, count as one file."""
 
 
 class PythonDocsSource(Section):
-    """The documentation shipped with the running Python interpreter: always there, no network."""
+    """The documentation that comes with the running Python interpreter; needs no network."""
 
     kind: Literal["python_docs"]
     part: Literal["all", "language", "network", "library"] = "all"
-    """Which pages: the language's own topics; modules about networks, mail and the web; the rest
-    of the library."""
+    """Which pages. language: topics of the language; network: modules about networks, mail and the
+    web; library: the other modules."""
     min_words: int = Field(default=60, ge=1)
     """Shortest passage, words."""
     max_words: int = Field(default=700, ge=1)
@@ -129,7 +133,7 @@ class BeirSource(_Source):
     path: str
     """The dataset's folder, relative to the working directory; or owner/name on the hub."""
     split: str = "test"
-    """Whose qrels count: the queries are those that they judge."""
+    """Split of the qrels; only queries in these qrels are used."""
     revision: str | None = None
     """Commit of the dataset on the hub. Pin it: a branch name moves."""
 

@@ -1,12 +1,12 @@
 """Audit of the margin by a language model (Controlled, appendix B.3, table 7).
 
-Queries are drawn from each stratum of the margin. A judge who does not know the target says yes or
-no to each third of their documents by itself; nothing is dropped. Per stratum: TargetYes is the
-share of queries whose target got a yes, DistractorNo the mean over queries of the share of other
-thirds that got a no, Exclusive the share of queries with a yes on the target and a no on every
-other third.
+The audit draws queries from each stratum of the margin. A judge who does not know the target
+answers yes or no for each third of their documents separately; nothing is dropped. The rates per
+stratum are: TargetYes, the share of queries whose target got a yes; DistractorNo, the mean over
+queries of the share of other thirds that got a no; Exclusive, the share of queries with a yes on
+the target and a no on every other third.
 
-Intervals are Wilson's. For DistractorNo the two judgements on a query are not independent, so its
+Intervals are Wilson's. The two DistractorNo judgements on a query are not independent, so the
 interval counts queries, not judgements: it is wide enough whatever their correlation.
 """
 
@@ -38,9 +38,10 @@ RATES = ("target_yes", "distractor_no", "exclusive")
 
 
 class Audit(LlmTaskSection):
-    """A language model says of each third, seen alone, whether it answers; nothing is dropped.
+    """A language model judges whether each third answers the query; nothing is dropped.
 
-    The result is a table by strata of the margin (Controlled, appendix B.3, table 7).
+    It sees each third separately. The result is a table by strata of the margin (Controlled,
+    appendix B.3, table 7).
     """
 
     per_stratum: int = Field(default=500, ge=1)
@@ -75,11 +76,11 @@ AUDIT_TABLE = TableSpec(
 # The rule.
 
 Stratum = tuple[str, float | None, float | None]
-"""Label, lowest margin, and the margin it stays below; None: no border."""
+"""Label, lowest margin, and the margin it stays below; None: no bound."""
 
 
 def margin_strata() -> Iterator[Stratum]:
-    """Cut the margins at the thresholds: no_margin, m<0 (failed), 0<=m<0.1, ..., m>=0.3."""
+    """Yield the strata between the thresholds: no_margin, m<0 (failed), 0<=m<0.1, ..., m>=0.3."""
     yield "no_margin", None, None
     yield f"m<{MARGIN_THRESHOLDS[0]:g}", None, MARGIN_THRESHOLDS[0]
     for low, high in pairwise(MARGIN_THRESHOLDS):
@@ -88,7 +89,7 @@ def margin_strata() -> Iterator[Stratum]:
 
 
 def stratum_numbers() -> pl.Expr:
-    """Give the place of every ``margin`` among the `margin_strata`; 0 without a margin."""
+    """Return the index of each ``margin`` in `margin_strata`; 0 without a margin."""
     reached = pl.sum_horizontal(pl.col("margin") >= cut for cut in MARGIN_THRESHOLDS)
     return pl.when(pl.col("margin").is_null()).then(0).otherwise(1 + reached).alias("stratum")
 
@@ -96,25 +97,26 @@ def stratum_numbers() -> pl.Expr:
 def audit_sample(margins: pl.DataFrame, *, per_stratum: int, seed: int) -> pl.DataFrame:
     """Draw the queries to audit: the same number per stratum, none without a margin.
 
-    Returns the rows of ``margins`` drawn, in their order; a smaller stratum is taken whole.
+    Returns the drawn rows of ``margins`` in their order. A stratum with fewer queries is used
+    whole.
     """
-    places = draw_order(margins.get_column("query_id"), seed)
-    rank = pl.col("place").rank("ordinal").over("stratum")
-    placed = margins.with_columns(stratum_numbers(), place=places)
-    return placed.filter((pl.col("stratum") > 0) & (rank <= per_stratum)).select(margins.columns)
+    order = draw_order(margins.get_column("query_id"), seed)
+    rank = pl.col("order").rank("ordinal").over("stratum")
+    ordered = margins.with_columns(stratum_numbers(), order=order)
+    return ordered.filter((pl.col("stratum") > 0) & (rank <= per_stratum)).select(margins.columns)
 
 
-def audit_table(
+def audit_rates(
     verdicts: pl.DataFrame, targets: pl.DataFrame, margins: pl.DataFrame
 ) -> pl.DataFrame:
-    """Aggregate yes/no verdicts by disjoint strata of the margin, as in Controlled's Table 7.
+    """Return the rates of yes and no by stratum of the margin, as in Controlled's Table 7.
 
-    ``verdicts`` are VERDICTS, one document per query; ``targets`` and ``margins`` have those of the
-    audited queries at least.
+    ``verdicts`` are VERDICTS, one document per query. ``targets`` and ``margins`` have at least the
+    audited queries.
 
-    Returns AUDIT_TABLE rows, no_margin first, then the strata from low to high. A query counts as
-    unusable, in ``n_unusable`` only, if a segment has no verdict, or it has no target or no other
-    segment. With several targets TargetYes needs a yes on one of them.
+    Returns AUDIT_TABLE rows, no_margin first, then the strata from low to high. A query counts only
+    in ``n_unusable`` if a segment has no verdict, or if it has no target or no other segment. If a
+    query has several targets, TargetYes needs a yes on at least one.
     """
     yes, is_target = pl.col("is_yes"), pl.col("targets").list.contains(pl.col("part"))
     judged = (
@@ -130,9 +132,9 @@ def audit_table(
     )
     rows = []
     for number, (label, low, high) in enumerate(margin_strata()):
-        found = judged.filter(stratum=number)
-        usable = found.filter("is_usable")
-        n, n_unusable = usable.height, found.height - usable.height
+        of_stratum = judged.filter(stratum=number)
+        usable = of_stratum.filter("is_usable")
+        n, n_unusable = usable.height, of_stratum.height - usable.height
         row = {"stratum": label, "low": low, "high": high, "n": n, "n_unusable": n_unusable}
         for rate in RATES:
             share: Any = usable.get_column(rate).mean()
@@ -143,12 +145,12 @@ def audit_table(
 
 
 def wilson_interval(share: float, n: int) -> tuple[float, float]:
-    """Give Wilson's score interval, of 95 %, of a share observed on ``n`` trials.
+    """Return Wilson's 95 % score interval of a share observed on ``n`` trials.
 
-    scipy's ``binomtest`` has it for whole numbers of successes; DistractorNo counts halves.
+    scipy's ``binomtest`` supports only whole numbers of successes, but DistractorNo counts halves.
     """
     r = np.full(2, NormalDist().inv_cdf(0.975) ** 2 / n)
-    # The upper end is that of the lower one of the rest: exactly 0 and 1 where these are observed.
+    # 1 - the lower end of the complement is the upper end, and exactly 1 if the share is 1.
     low, rest = wilson_ends(np.array([share, 1 - share]), r, 1.0)[0].tolist()
     return low, 1 - rest
 
@@ -160,14 +162,13 @@ def wilson_interval(share: float, n: int) -> tuple[float, float]:
 def run_audit_pairs(job: Job) -> None:
     """Draw the queries to audit and write the PAIRS of each with the thirds of its document.
 
-    Inputs: ``candidates``, all of them, before the margin dropped any, their ``margins`` and
-    ``documents``.
+    Inputs: ``candidates`` before the margin dropped any, their ``margins`` and ``documents``.
     """
     section = job.section(Audit)
     drawing = section.model_dump(mode="json", include={"per_stratum", "seed"})
     for domain in job.domains():
-        known = domain.read("margins", MARGINS)
-        drawn = audit_sample(known, per_stratum=section.per_stratum, seed=section.seed)
+        margins = domain.read("margins", MARGINS)
+        drawn = audit_sample(margins, per_stratum=section.per_stratum, seed=section.seed)
         pairs = part_pairs(
             domain.read("candidates", CANDIDATES),
             domain.read("documents", DOCUMENTS),
@@ -178,12 +179,12 @@ def run_audit_pairs(job: Job) -> None:
 
 @stage("audit_table", version=2)
 def run_audit_table(job: Job) -> None:
-    """Count the VERDICTS on the pairs drawn by stratum of the margin and write AUDIT_TABLE.
+    """Write AUDIT_TABLE: the rates of the VERDICTS by stratum of the margin.
 
     Inputs: ``candidates``, ``margins``, ``verdicts``.
     """
     for domain in job.domains():
-        table = audit_table(
+        table = audit_rates(
             domain.read("verdicts", VERDICTS),
             evidence_targets(domain.read("candidates", CANDIDATES)),
             domain.read("margins", MARGINS),

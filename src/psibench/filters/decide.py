@@ -1,8 +1,8 @@
-"""What the filters share: parts and targets, decisions with their reasons, and the ledger of both.
+"""What the filters share: parts of a document, targets, decisions with reasons, and the ledger.
 
-Rerankers and judges are asked in order. An item that fails under one of them is decided there: no
-later one scores it, and what a later one says of it is not read. Decisions are therefore the same
-whether everything was scored or only what was needed.
+Rerankers and judges score one after another. The first one that an item fails under decides on it:
+later ones do not score the item, and scores they may have are ignored. Decisions are therefore the
+same whether everything was scored or only the necessary pairs.
 """
 
 from collections import Counter
@@ -22,28 +22,29 @@ from psibench.text.segments import POSITIONS, equal_segments, tag_posq
 
 
 class FilterSection(Section):
-    """What a filter of candidates has in a benchmark's section, in a field of the filter's name.
+    """Base of a filter's config section; its field in the benchmark has the filter's name.
 
-    It writes a table of that name with the candidates it keeps, beside NAME.dropped and NAME.flow.
+    The filter writes a table of that name with the candidates it keeps, and the tables NAME.dropped
+    and NAME.flow.
     """
 
     flow_step: ClassVar[int]
-    """Which filter comes first, and the place in FLOW: the same whatever else a benchmark has, so
-    that one that is taken out reruns nothing but what comes after it."""
+    """The filter's position among filters and in FLOW. It is fixed, whatever other filters a
+    benchmark has, so that removing a filter reruns only later steps."""
 
 
 PROPOSE, LOCATE = "propose_questions", "locate_span"
-"""PosIR's tasks before the evidence of a question is located."""
+"""PosIR's tasks: the first writes questions, the second locates their evidence."""
 
 SPAN_PARTS = ("document", "removed")
-PART_TEXT = "what of the document: beginning, middle, end, removed (without the span) or document"
+PART_TEXT = "part of the document: beginning, middle, end, removed (without the span) or document"
 SCORE_TEXT = "score in [0, 1]; null for an empty text"
-RAW_TEXT = "the reranker's own score, unbounded; null as for score"
+RAW_TEXT = "the reranker's raw score, unbounded; null as for score"
 
 NO_TARGET = "no_target"  # no target position is declared
-NO_OTHER_SEGMENT = "no_other_segment"  # every segment is a target, so none is left to compare with
+NO_OTHER_SEGMENT = "no_other_segment"  # every segment is a target, so there is nothing to compare
 EMPTY_SEGMENT = "empty_segment"  # a segment has no text (a document of fewer than three characters)
-SPAN_IS_DOCUMENT = "span_is_document"  # nothing is left of the document without the span
+SPAN_IS_DOCUMENT = "span_is_document"  # the document without the span is empty
 TARGET_NOT_FIRST = "target_not_first"  # another segment scores as high as the target or higher
 MARGIN_BELOW = "margin_below_threshold"  # the target leads by less than the threshold
 SPAN_NOT_NEEDED = "span_not_needed"  # without the span the document scores as high or higher
@@ -53,7 +54,7 @@ GRADE_NOT_ABOVE = "grade_not_above_others"  # the grade does not lead the others
 MAJORITY_POSITIVE = "majority_positive"  # enough rerankers score the document as relevant
 JUDGED_RELEVANT = "judged_relevant"  # enough judges grade the document as relevant
 ABOVE_POSITIVE = "above_positive"  # the document scores above the query's positive
-UNUSABLE_VOTE = "unusable_vote"  # not positive, but might be if all votes could be used
+UNUSABLE_VOTE = "unusable_vote"  # not positive, but might be if all votes were usable
 FALSE_NEGATIVE = "false_negative"  # a document other than the positive counts as relevant
 POSITIVE_REMOVED = "positive_removed"  # the query's positive was removed from the corpus
 NOT_SAMPLED = "not_sampled"  # not drawn when the sample was balanced or cut
@@ -67,15 +68,15 @@ DECISIONS: Mapping[str, Any] = {
     "decided_by": pl.String,
     "detail": pl.String,
 }
-"""What a rule says of queries or documents: the reason code is empty where one is kept; the score
-that decided and whose it is (a reranker's, a judge's, a document's) are null without one; so is
-``detail``, what else explains the reason."""
+"""A rule's decisions on queries or documents. The reason code is empty if the item is kept. The
+score that decided, and the reranker, judge or document that it belongs to, are null if no score
+decided; ``detail`` adds to the reason and may be null."""
 
 
 def as_table(
     spec: TableSpec, rows: pl.DataFrame | Iterable[Mapping[str, object]] = ()
 ) -> pl.DataFrame:
-    """Make a frame of a declared table; NaN, and columns that a given frame lacks, become null."""
+    """Return rows as a frame of a declared table; NaN and missing columns become null."""
     schema = spec.empty().schema
     if not isinstance(rows, pl.DataFrame):
         rows = pl.DataFrame([{name: row[name] for name in schema} for row in rows], schema=schema)
@@ -83,18 +84,18 @@ def as_table(
 
 
 def with_schema(rows: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Give a frame the columns of a schema, in its order and types; those it lacks are null."""
+    """Return a frame with the columns, order and types of a schema; missing columns become null."""
     return rows.select(
         (pl.col(name) if name in rows.columns else pl.lit(None).alias(name)).cast(kind)
         for name, kind in schema.items()
     )
 
 
-# Parts of a document, and those that have to score above the others.
+# Parts of a document, and the target parts, which have to score above the others.
 
 
 def part_text(text: str, span: Sequence[int], part: str) -> str:
-    """Return a part of a document: a third of it, ``document``, or ``removed``.
+    """Return the text of a part of a document: a third, ``document``, or ``removed``.
 
     ``removed`` is the document without the characters of ``span``, [start, end).
     """
@@ -107,16 +108,16 @@ def part_text(text: str, span: Sequence[int], part: str) -> str:
 
 
 def all_parts(queries: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
-    """List ``query_id`` and ``part``: every part of the document of every query, in this order."""
+    """Return ``query_id`` and ``part`` for every query and every part, in this order."""
     each = pl.lit(list(parts), dtype=pl.List(pl.String))
     return queries.select("query_id", part=each).explode("part")
 
 
 def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
-    """List ``query_id`` and ``targets``, the thirds a query is aimed at, and a known length bin.
+    """Return each candidate's ``query_id``, ``targets`` (target thirds) and known length bin.
 
-    These are all thirds of the chunk where the recipe lists them (under ``tagging: myopic`` a
-    chunk may have two), else the target position; none makes an empty list.
+    The targets are all thirds of the chunk if the recipe lists them (under ``tagging: myopic`` a
+    chunk may have two), else the target position; an empty list if there is none.
     """
     nothing = pl.lit([], dtype=pl.List(pl.String))
     if "positions" in candidates.columns:
@@ -129,9 +130,9 @@ def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
 
 
 def target_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
-    """List ``query_id`` and ``targets``: which of the parts have to score above the others.
+    """Return ``query_id`` and ``targets``: the parts that have to score above the others.
 
-    Of a document and what is left of it without the evidence it is the document.
+    If the parts are the document and the document without its evidence, the target is the document.
     """
     targets = evidence_targets(candidates)
     if tuple(parts) != SPAN_PARTS:
@@ -140,7 +141,7 @@ def target_parts(candidates: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame
 
 
 def incomparable_reason(parts: Sequence[str]) -> pl.Expr:
-    """Say why ``targets`` cannot be compared with other parts; null where they can."""
+    """Return why ``targets`` cannot be compared with other parts; null if they can."""
     n_targets = pl.col("targets").list.len()
     return (
         pl.when(n_targets == 0)
@@ -154,16 +155,16 @@ def incomparable_reason(parts: Sequence[str]) -> pl.Expr:
 
 
 def make_decisions(outcome: pl.DataFrame, reason: pl.Expr) -> pl.DataFrame:
-    """Make DECISIONS rows of ``item_id`` and, where known, ``score``, ``decided_by``, ``detail``.
+    """Return DECISIONS rows from ``item_id`` and, if known, ``score, decided_by, detail``.
 
-    ``reason`` is an item's reason code; null or empty where it is kept.
+    ``reason`` is the item's reason code; null or empty if it is kept.
     """
     reasons = outcome.with_columns(reason=reason.fill_null(""))
     return with_schema(reasons.with_columns(kept=pl.col("reason") == ""), DECISIONS)
 
 
 def kept_items(items: pl.DataFrame, decisions: pl.DataFrame, key: str = "_id") -> pl.DataFrame:
-    """Leave the items that the decisions keep, in their order; an item without one is left out."""
+    """Return the items that the decisions keep, in their order; others are left out."""
     kept = decisions.filter("kept").select("item_id")
     return items.join(kept, left_on=key, right_on="item_id", how="semi", maintain_order="left")
 
@@ -173,10 +174,10 @@ def kept_items(items: pl.DataFrame, decisions: pl.DataFrame, key: str = "_id") -
 
 @dataclass(frozen=True)
 class FlowStep:
-    """Where what a filter dropped is counted.
+    """Where FLOW counts a filter's items.
 
-    ``unit`` is what an item is called in FLOW, ``step`` the filter's place there; a further rule of
-    the same stage has the next one.
+    ``unit`` is the unit of its items in FLOW, ``step`` the filter's position there; the next rule
+    of the same stage has the next position.
     """
 
     unit: str
@@ -185,10 +186,10 @@ class FlowStep:
 
 @dataclass(frozen=True)
 class Rule:
-    """What one rule of a filter decided: its name in the ledger, DECISIONS, and the items' facts.
+    """A filter's rule: its name in the ledger, its DECISIONS, and facts about the items.
 
-    ``facts`` has ``_id``, ``doc_id`` and what is known of ``target_position`` and ``char_length``.
-    ``unit`` is what an item is called where that is not the filter's unit.
+    ``facts`` has ``_id``, ``doc_id`` and, if known, ``target_position`` and ``char_length``.
+    ``unit`` is the unit of the items if it differs from the filter's.
     """
 
     name: str
@@ -199,14 +200,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Filtered:
-    """What a filter makes of one domain.
+    """Result of a filter for one domain.
 
     Attributes
     ----------
     rules
-        What its rules decided, in order; those of one unit have consecutive places in FLOW.
+        Decisions of its rules, in order; rules of one unit have consecutive positions in FLOW.
     tables
-        The tables it writes, by output: those it keeps, and what else it counts.
+        The filter's other tables, by output: the kept candidates, and further counts.
     """
 
     rules: Sequence[Rule]
@@ -214,60 +215,60 @@ class Filtered:
 
 
 def run_filter(job: Job, decide: Callable[[DomainJob], Filtered], **record: Any) -> None:
-    """Run a filter in every domain of a job: write what it keeps, what it drops, and the counts.
+    """Run a filter in every domain of a job; write the kept and dropped items and the counts.
 
-    ``record`` is what provenance has of every table: the ``params`` that decide the rows, and what
-    else `Job.record` takes. The outputs ``dropped`` and ``flow`` are written here, those in
-    `Filtered.tables` as they are.
+    ``record`` is the provenance of every table: the ``params`` that decide the rows, and other
+    arguments of `Job.record`. This function writes the outputs ``dropped`` and ``flow``, and the
+    tables of `Filtered.tables` unchanged.
     """
-    place = job.value("place", FlowStep)
+    flow_step = job.value("place", FlowStep)
     for domain in job.domains():
-        found = decide(domain)
+        filtered = decide(domain)
         dropped, counts, n_rules = [], [], Counter[str]()
-        for rule in found.rules:
-            unit = rule.unit or place.unit
-            left_out, count = ledger_rows(rule, step=place.step + n_rules[unit], unit=unit)
+        for rule in filtered.rules:
+            unit = rule.unit or flow_step.unit
+            left_out, count = ledger_rows(rule, step=flow_step.step + n_rules[unit], unit=unit)
             n_rules[unit] += 1
             dropped.append(left_out)
             counts.append(count)
         rows = as_attrition(pl.concat(dropped), language=domain.language, domain=domain.name)
         domain.write("dropped", rows, ATTRITION, **record)
         domain.write("flow", pl.concat(counts), FLOW, **record)
-        for name, (frame, spec) in found.tables.items():
+        for name, (frame, spec) in filtered.tables.items():
             domain.write(name, frame, spec, **record)
 
 
 def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Give ``_id, doc_id, target_position, char_length, length_bin`` of every candidate.
+    """Return ``_id, doc_id, target_position, char_length, length_bin`` of every candidate.
 
-    A candidate with two targets (Myopic) has the position of the single-tag rule, as in the steps
-    before. Length and bin are those of its document; the bin is null where documents have none.
+    A candidate with two targets (Myopic) has the position of the single-tag rule, as in the earlier
+    steps. Length and bin are those of its document; the bin is null if documents have none.
     """
     sizes = documents.select(
         doc_id="_id",
         char_length=pl.col("text").str.len_chars().cast(pl.Int32),
         length_bin="length_bin" if "length_bin" in documents.columns else pl.lit(None, pl.String),
     )
-    asked = candidates.select("_id", "pos_char_span", "target_position", doc_id="pos_corpus_id")
-    joined = asked.join(sizes, on="doc_id", how="left", maintain_order="left")
+    facts = candidates.select("_id", "pos_char_span", "target_position", doc_id="pos_corpus_id")
+    joined = facts.join(sizes, on="doc_id", how="left", maintain_order="left")
     positions = single_positions(joined, "char_length")
     return joined.select("_id", "doc_id", positions, "char_length", "length_bin")
 
 
 def single_positions(items: pl.DataFrame, length: str) -> pl.Series:
-    """Give every item one ``target_position``: its own, or the single tag of ``pos_char_span``."""
+    """Return one position per item: its ``target_position``, or the single tag of its span."""
     columns = ("target_position", "pos_char_span", length)
-    found = [
+    positions = [
         position or tag_posq(span[0], span[1], n_chars)
         for position, span, n_chars in items.select(columns).iter_rows()
     ]
-    return pl.Series("target_position", found, dtype=pl.String)
+    return pl.Series("target_position", positions, dtype=pl.String)
 
 
 def ledger_rows(rule: Rule, *, step: int, unit: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Turn decisions into what a rule dropped (`DROPPED_SCHEMA`), in their order, and a FLOW row.
+    """Return a rule's dropped rows (`DROPPED_SCHEMA`), in order of the decisions, and its FLOW row.
 
-    ``detail`` says whose score decided where the decision has no detail of its own.
+    If a decision has no detail, ``detail`` names the reranker or judge whose score decided.
     """
     facts, decisions = rule.facts, rule.decisions
     known = [name for name in ("doc_id", "target_position", "char_length") if name in facts.columns]

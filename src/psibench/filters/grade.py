@@ -1,15 +1,15 @@
-"""A language model's grades filter the candidates, and what it is shown.
+"""A filter by a language model's grades, and the pairs that judges see.
 
-- ``segments`` (PosQ, appendix A.2, stage 1b): the target third is graded ``min_grade`` or more, and
-  ``min_lead`` or more above every other third.
-- ``span`` (PosIR, section 2.3, appendix C.3): the document is graded ``min_grade`` or more, and
-  above itself without the span. (PosIR's formula is lost in print; "highly relevant" is read as 3
-  or more.)
+- ``segments`` (PosQ, appendix A.2, stage 1b): the target third has a grade of at least
+  ``min_grade``, and leads every other third by at least ``min_lead``.
+- ``span`` (PosIR, section 2.3, appendix C.3): the document has a grade of at least ``min_grade``,
+  and a higher grade than without the span. (PosIR's formula is missing in print; "highly relevant"
+  is read as 3 or more.)
 
-A query of which the judge gave no usable grade that counts is dropped; with several targets the
-best one counts. Grades are asked for in two rounds at most: the targets (or the whole document),
-then, for candidates still undecided, the other parts. A part without text is shown to nobody: it
-has no grade.
+A query is dropped if the judge gave no usable grade where one is needed. If a query has several
+targets, the best grade counts. Grading takes at most two rounds: first the targets (or the whole
+document), then the other parts of candidates that are still undecided. A part without text is not
+sent to a judge and has no grade.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -56,17 +56,18 @@ from psibench.text.segments import POSITIONS
 
 
 class Grade(FilterSection, LlmTaskSection):
-    """A language model grades relevance from 0 to 4, and low or undecided candidates are dropped.
+    """A language model grades relevance from 0 to 4; low or undecided candidates are dropped.
 
-    Two rounds: what decides most candidates first, the rest for those still undecided.
+    Grading takes two rounds: the first decides most candidates, the second the remaining ones.
     """
 
     flow_step = 22  # after its two rounds
 
     rule: Literal["segments", "span"] | None = None
-    """segments: the target third is graded min_grade or more, and leads every other third by
-    min_lead (PosQ, appendix A.2). span: the document is graded min_grade or more, and higher than
-    without the evidence (PosIR, 2.3). null: span for posir, segments for the others."""
+    """segments: the target third has a grade of at least min_grade and leads every other third by
+    at least min_lead (PosQ, appendix A.2). span: the document has a grade of at least min_grade,
+    and a higher one than without the evidence (PosIR, 2.3). null: span for posir, segments for the
+    others."""
     min_grade: int = Field(default=3, ge=0, le=4)
     """Lowest grade of the target, or of the whole document."""
     min_lead: int = Field(default=1, ge=1, le=4)
@@ -79,12 +80,12 @@ class Grade(FilterSection, LlmTaskSection):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Parts of the document that are graded, of those `part_text` knows."""
+        """Parts of the document that are graded, by the names of `part_text`."""
         return SPAN_PARTS if self.rule == "span" else POSITIONS
 
     @property
     def least_lead(self) -> int:
-        """Least lead of the target: with ``span`` any lead is enough."""
+        """Smallest lead of the target that passes; under ``span`` any lead does."""
         return 1 if self.rule == "span" else self.min_lead
 
 
@@ -92,26 +93,26 @@ class Grade(FilterSection, LlmTaskSection):
 
 
 def wanted_gradings(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
-    """List ``query_id`` and ``part`` that are to be graded next, in order of both.
+    """Return the ``query_id`` and ``part`` to grade next, in order of both.
 
-    First the targets; then, where they are graded high enough, the other parts; empty once all
-    candidates are decided.
+    These are first the targets, then the other parts of candidates whose target has a high enough
+    grade. The result is empty once all candidates are decided.
     """
     graded = _with_grades(section, known, candidates)
-    is_target, is_asked = pl.col("is_target"), pl.col("is_known").is_null()
-    is_first_round = (is_asked & is_target).any().over("query_id")
+    is_target, is_ungraded = pl.col("is_target"), pl.col("is_known").is_null()
+    is_first_round = (is_ungraded & is_target).any().over("query_id")
     is_high = (_best(is_target) >= section.min_grade).fill_null(False).over("query_id")
     is_next = pl.when(is_first_round).then(is_target).otherwise(~is_target & is_high)
     is_comparable = incomparable_reason(section.parts).is_null()
-    return graded.filter(is_comparable & is_asked & is_next).select("query_id", "part")
+    return graded.filter(is_comparable & is_ungraded & is_next).select("query_id", "part")
 
 
 def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
-    """Keep the candidates whose target is graded high and above the other parts.
+    """Decide on candidates: keep those whose target has a high grade that leads the other parts.
 
     ``known`` has ``query_id``, ``part`` and ``grade``, null without a usable reply or without text.
-    Returns DECISIONS rows, one per candidate, in their order; ``score`` is the target's grade where
-    that is too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
+    Returns DECISIONS rows, one per candidate, in their order. ``score`` is the target's grade if it
+    is too low, else its lead. Reasons: no_target, no_other_segment, no_grade, grade_low,
     grade_not_above_others.
     """
     is_target, nothing = pl.col("is_target"), incomparable_reason(section.parts)
@@ -142,9 +143,9 @@ def decide_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame)
 
 
 def _with_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
-    """Give a row per candidate and part, with ``grade`` and ``is_target``.
+    """Return a row per candidate and part, with ``grade`` and ``is_target``.
 
-    ``is_known`` is null where a part was not graded.
+    ``is_known`` is null if the part was not graded.
     """
     targets = target_parts(candidates, section.parts)
     parts, on = all_parts(targets, section.parts), ["query_id", "part"]
@@ -156,23 +157,23 @@ def _with_grades(section: Grade, known: pl.DataFrame, candidates: pl.DataFrame) 
 
 
 def _best(of: pl.Expr) -> pl.Expr:
-    """Give the highest grade of some parts; null where one of them has none."""
+    """Return the highest grade of the parts; null if a part has no grade."""
     grades = pl.col("grade").filter(of)
     return pl.when(grades.null_count() == 0).then(grades.max())
 
 
-# What a judge is shown.
+# Pairs that judges see.
 
 
 def part_pairs(
     candidates: pl.DataFrame, documents: pl.DataFrame, wanted: pl.DataFrame
 ) -> pl.DataFrame:
-    """Make the PAIRS of candidates with parts of their own documents; leave out those without text.
+    """Return the PAIRS of candidates with parts of their documents, without blank parts.
 
-    ``wanted`` has ``query_id`` and ``part`` of the pairs, in their order.
+    ``wanted`` has the ``query_id`` and ``part`` of the pairs, in their order.
     """
-    asked = candidates.select("pos_char_span", query_id="_id", doc_id="pos_corpus_id")
-    pairs = wanted.join(asked, on="query_id", how="left", maintain_order="left")
+    spans = candidates.select("pos_char_span", query_id="_id", doc_id="pos_corpus_id")
+    pairs = wanted.join(spans, on="query_id", how="left", maintain_order="left")
     rows = _with_texts(pairs, candidates, documents)
     parts = [part_text(*row) for row in rows.select("text", "pos_char_span", "part").iter_rows()]
     return _pairs(rows.with_columns(text=pl.Series(parts, dtype=pl.String)), "part")
@@ -181,7 +182,7 @@ def part_pairs(
 def document_pairs(
     pairs: pl.DataFrame, queries: pl.DataFrame, corpus: pl.DataFrame
 ) -> pl.DataFrame:
-    """Make the PAIRS of queries with whole documents; leave out those without text.
+    """Return the PAIRS of queries with whole documents, without documents that have no text.
 
     ``pairs`` has ``query_id`` and ``doc_id``, in their order.
     """
@@ -192,40 +193,40 @@ def document_pairs(
 def _with_texts(
     pairs: pl.DataFrame, queries: pl.DataFrame, documents: pl.DataFrame
 ) -> pl.DataFrame:
-    asked = queries.select(query_id="_id", query="text")
-    found = pairs.join(asked, on="query_id", how="left", maintain_order="left")
+    query_texts = queries.select(query_id="_id", query="text")
+    with_query = pairs.join(query_texts, on="query_id", how="left", maintain_order="left")
     texts = documents.select("text", doc_id="_id")
-    return found.join(texts, on="doc_id", how="left", maintain_order="left")
+    return with_query.join(texts, on="doc_id", how="left", maintain_order="left")
 
 
-def _pairs(rows: pl.DataFrame, named_by: str) -> pl.DataFrame:
-    """Make PAIRS of what has text on both sides; ids are the query's and that of a column."""
+def _pairs(rows: pl.DataFrame, id_column: str) -> pl.DataFrame:
+    """Return the PAIRS with text on both sides; their ids join the query's id and a column."""
     has_text = [bool(a.strip() and b.strip()) for a, b in rows.select("query", "text").iter_rows()]
-    named = rows.with_columns(pl.format("{}--{}", "query_id", named_by).alias("_id"))
-    return named.filter(pl.Series(has_text, dtype=pl.Boolean)).select(PAIRS.column_names)
+    with_ids = rows.with_columns(pl.format("{}--{}", "query_id", id_column).alias("_id"))
+    return with_ids.filter(pl.Series(has_text, dtype=pl.Boolean)).select(PAIRS.column_names)
 
 
 def known_grades(
     section: Grade, candidates: pl.DataFrame, documents: pl.DataFrame, graded: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give ``query_id, part, grade`` of GRADES rows, and a null for parts without text."""
+    """Return ``query_id, part, grade`` of GRADES rows, with null for parts without text."""
     every = all_parts(candidates.select(query_id="_id"), section.parts)
-    shown = part_pairs(candidates, documents, every)
-    without_text = every.join(shown, on=["query_id", "part"], how="anti", maintain_order="left")
-    found = graded.select("query_id", "part", "grade")
-    return pl.concat([found, without_text.with_columns(grade=pl.lit(None, pl.Int32))])
+    with_text = part_pairs(candidates, documents, every)
+    without_text = every.join(with_text, on=["query_id", "part"], how="anti", maintain_order="left")
+    grades = graded.select("query_id", "part", "grade")
+    return pl.concat([grades, without_text.with_columns(grade=pl.lit(None, pl.Int32))])
 
 
-# The tasks that a language model is asked.
+# Judging tasks.
 
 
 def pairs_table(task: str) -> str:
-    """Name the PAIRS table that a judging task reads."""
+    """Return the name of the PAIRS table that a judging task reads."""
     return f"{task}_pairs"
 
 
 def grading_task(name: str) -> LlmTask:
-    """Make a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
+    """Return a task that grades every pair of ``{name}_pairs`` from 0 to 4: GRADES rows."""
 
     def read(reply: Replied) -> int:
         return reply.value["grade"]
@@ -234,9 +235,9 @@ def grading_task(name: str) -> LlmTask:
 
 
 def verdict_task(name: str) -> LlmTask:
-    """Make a task that says yes or no to every pair of ``{name}_pairs``: VERDICTS rows.
+    """Return a task that answers yes or no for every pair of ``{name}_pairs``: VERDICTS rows.
 
-    It is not told which segment is the target (Controlled, appendix B).
+    The prompt does not reveal the target segment (Controlled, appendix B).
     """
 
     def read(reply: Replied) -> bool:
@@ -256,21 +257,21 @@ def _judging_task(
     source = pairs_table(name)
 
     def pairs(tables: Tables) -> pl.DataFrame:
-        """Return the pairs of the documents given, by document; within one, in their own order."""
+        """Return the pairs of the given documents, by document; within one, in their order."""
         documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
         return documents.join(tables[source], on="doc_id", maintain_order="left_right")
 
     def items(tables: Tables, _section: Any) -> Iterator[TaskItem]:
-        """Ask about the pairs of the documents given; those of other shards are left out."""
+        """Yield the items of the given documents; pairs of other shards are left out."""
         columns = ("_id", "doc_id", "query", "text")
         for pair_id, doc_id, query, text in pairs(tables).select(columns).iter_rows():
             yield TaskItem(pair_id, doc_id, {"query": query, text_variable: text})
 
     def gather(tables: Tables, _section: Any, replies: Iterable[Replied]) -> Gathered:
-        """Make a row of every pair; the judgement is null without a usable reply."""
-        found = [(reply.item_id, read(reply)) for reply in replies]
+        """Return a row for every pair; the judgement is null without a usable reply."""
+        values = [(reply.item_id, read(reply)) for reply in replies]
         schema = {name: spec.empty().schema[name] for name in ("_id", judged)}
-        judgements = pl.DataFrame(found, schema=schema, orient="row")
+        judgements = pl.DataFrame(values, schema=schema, orient="row")
         rows = with_judgements(pairs(tables), judgements)
         return Gathered(rows.select(spec.column_names))
 
@@ -283,24 +284,25 @@ def _judging_task(
 
 @stage("grade_pairs", version=1)
 def run_grade_pairs(job: Job) -> None:
-    """Write the PAIRS that a round of grading asks about, in order of the candidates and parts.
+    """Write the PAIRS of a round of grading, in order of the candidates and parts.
 
-    Inputs: ``candidates``, ``documents``, and ``first``, the GRADES of the first round, where this
-    is the second. ``section`` has its rule filled in.
+    Inputs: ``candidates``, ``documents``, and in the second round ``first``, the GRADES of the
+    first one. ``section`` has its rule filled in.
     """
     section = job.section(Grade)
     decided_by = section.model_dump(mode="json", exclude_unset=True)
     params = decided_by | {"round": 1 + job.has("first")}
     for domain in job.domains():
-        asked, texts = domain.read("candidates", CANDIDATES), domain.read("documents", DOCUMENTS)
-        known = known_grades(section, asked, texts, domain.read("first", GRADES))
-        pairs = part_pairs(asked, texts, wanted_gradings(section, known, asked))
+        candidates = domain.read("candidates", CANDIDATES)
+        documents = domain.read("documents", DOCUMENTS)
+        known = known_grades(section, candidates, documents, domain.read("first", GRADES))
+        pairs = part_pairs(candidates, documents, wanted_gradings(section, known, candidates))
         domain.write("pairs", pairs, PAIRS, params=params)
 
 
 @stage("grade", version=2)
 def run_grade(job: Job) -> None:
-    """Decide on every candidate and write those kept, the dropped, the counts.
+    """Decide on every candidate; write the kept ones, the dropped ones, and the counts.
 
     Inputs: ``candidates``, ``documents``, and ``grades``, the GRADES of both rounds. ``section``
     has its rule filled in. Outputs: rows, dropped, flow.
@@ -308,10 +310,11 @@ def run_grade(job: Job) -> None:
     section = job.section(Grade)
 
     def decide(domain: DomainJob) -> Filtered:
-        asked, texts = domain.read("candidates", CANDIDATES), domain.read("documents", DOCUMENTS)
-        known = known_grades(section, asked, texts, domain.read("grades", GRADES))
-        decisions = decide_grades(section, known, asked)
-        rule = Rule(section.rule_label, decisions, candidate_facts(asked, texts))
-        return Filtered([rule], {"rows": (kept_items(asked, decisions), CANDIDATES)})
+        candidates = domain.read("candidates", CANDIDATES)
+        documents = domain.read("documents", DOCUMENTS)
+        known = known_grades(section, candidates, documents, domain.read("grades", GRADES))
+        decisions = decide_grades(section, known, candidates)
+        rule = Rule(section.rule_label, decisions, candidate_facts(candidates, documents))
+        return Filtered([rule], {"rows": (kept_items(candidates, decisions), CANDIDATES)})
 
     run_filter(job, decide, params=section.model_dump(mode="json", exclude_unset=True))

@@ -13,7 +13,8 @@ from psibench.tables.spec import FLOAT64, INT64, STRING, Column, TableSpec
 from psibench.text.segments import POSITIONS
 
 CountCondition = tuple[str, float | None, pl.Expr]
-"""One row of a table of counts: its label, its threshold, and which queries count."""
+"""A row of a table of counts: its label, its threshold, and an expression for the queries that
+count."""
 
 # Tables.
 
@@ -25,8 +26,8 @@ _CONDITION = (
 )
 COUNTS = (
     Column("n", INT64, "queries that meet the condition"),
-    Column("share", FLOAT64, "their share of all queries; null if there is none", True),
-    *(Column(f"n_{name}", INT64, f"of them, with target {name}") for name in POSITIONS),
+    Column("share", FLOAT64, "their share of all queries; null without queries", True),
+    *(Column(f"n_{name}", INT64, f"n, only queries with target {name}") for name in POSITIONS),
     *(Column(f"share_{name}", FLOAT64, f"n_{name} / n", True) for name in POSITIONS),
 )
 """Columns of `count_by_position`."""
@@ -42,7 +43,7 @@ CELL_TABLE = TableSpec(
             Column(f"n_{name}", INT64, f"queries that meet the condition, with target {name}")
             for name in POSITIONS
         ),
-        Column("budget", INT64, "smallest cell of the condition; in the row all, times bins", True),
+        Column("budget", INT64, "smallest cell of the condition; row all: times the bins", True),
     ),
     key=("condition", "length_bin"),
 )
@@ -65,8 +66,8 @@ def count_by_position(
 ) -> Iterator[dict[str, Any]]:
     """Count the queries that meet each condition, by target position (Controlled, table 6).
 
-    ``queries`` has ``targets`` and what the conditions read. A query with several targets counts at
-    each of them, so shares by position may add up to more than 1 for such data.
+    ``queries`` has ``targets`` and the columns of the conditions. A query with several targets
+    counts at each of its positions, so shares by position may then add up to more than 1.
     """
     for label, threshold, members in conditions:
         targets = queries.filter(members).get_column("targets")
@@ -85,13 +86,13 @@ def count_by_cell(
 ) -> pl.DataFrame:
     """Count the queries in every cell of length bin and position (Controlled, table 8).
 
-    ``queries`` has ``targets``, ``length_bin`` and what the conditions read.
+    ``queries`` has ``targets``, ``length_bin`` and the columns of the conditions.
 
     Returns
     -------
-    CELL_TABLE rows: per condition one row per bin, in their order, and then ``all``. ``budget`` is
-    the smallest cell of a filtered pool, per bin, and the sum over bins in the row all; null for
-    the others.
+    CELL_TABLE rows: for each condition one row per bin, in their order, then ``all``. ``budget`` is
+    the smallest cell per bin, and the sum over bins in the row all; it is null for conditions
+    without a threshold.
     """
     rows = []
     for label, threshold, members in conditions:

@@ -1,11 +1,11 @@
 """Draws by position: balancing and the tiny subset.
 
 - Balancing (PosQ, appendix A.2, after stage 1a): every position is downsampled to the smallest.
-- The tiny subset (PosQ, section 3.2; Myopic): so many queries of each position.
+- The tiny subset (PosQ, section 3.2; Myopic): the same number of queries of each position.
 
 A draw takes the first ids in the order of a hash of seed and id. Adding or dropping a candidate
-therefore changes nothing for the others, the order of the input does not matter, and a smaller draw
-is contained in a larger one. Only the tiny subset follows the authors' own shuffle.
+therefore changes no other draw, the order of the input does not matter, and a larger draw contains
+a smaller one. The tiny subset instead uses the authors' shuffle.
 """
 
 import hashlib
@@ -29,66 +29,66 @@ RULE_BALANCE = "balance"
 
 
 class Tiny(Section):
-    """A small subset of the queries over the same corpus, for models that are slow."""
+    """A small subset of the queries over the same corpus, for slow models."""
 
     per_position: int = Field(default=1000, ge=1)
     """Queries drawn of each target position (PosQ, section 3.2: 1,000; Myopic: 3,300)."""
     seed: int = Field(default=42, ge=0)
     """Seed of the shuffle."""
     only_here: list[Kind] = Field(default=["late-interaction", "reranker"])
-    """Kinds of models that run on the subset alone, as in the papers; others run on both."""
+    """Kinds of models that run only on the subset, as in the papers; other kinds run on both."""
 
 
 # Draws.
 
 
 def draw_order(ids: pl.Series, seed: int) -> pl.Series:
-    """Give the place of every id in a draw, from 0: by hash of seed and id."""
+    """Return the rank of every id in a draw, from 0: by hash of seed and id."""
     salt = str(seed).encode()
     keys = [
         int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8, key=salt).digest())
         for name in ids
     ]
     numbered = pl.DataFrame({"key": pl.Series(keys, dtype=pl.UInt64), "id": ids})
-    drawn = numbered.with_row_index("row").sort("key", "id").with_row_index("place")
-    return drawn.sort("row").get_column("place")
+    ranked = numbered.with_row_index("row").sort("key", "id").with_row_index("order")
+    return ranked.sort("row").get_column("order")
 
 
 def balance_positions(
     targets: pl.DataFrame, *, seed: int, on_empty: OnEmpty = "fail"
 ) -> pl.DataFrame:
-    """Downsample every position to the smallest one: DECISIONS rows without scores.
+    """Downsample every position to the size of the smallest; return DECISIONS rows without scores.
 
-    ``targets`` has ``query_id`` and ``targets``. A query with several is drawn for each of them and
-    kept if one draw takes it, so a position may keep more than its number for such data. Reasons:
+    ``targets`` has ``query_id`` and ``targets``. A query with several targets is drawn for each,
+    and kept if one of the draws takes it; a position may then keep more queries. Reasons:
     no_target, not_sampled.
 
     Raises
     ------
     InputError
-        If no query targets a position, so that balancing keeps nothing, and ``on_empty`` is fail.
+        If a position has no queries, so that balancing would keep none, and ``on_empty`` is fail.
     """
-    drawn = targets.with_columns(place=draw_order(targets.get_column("query_id"), seed))
-    placed = drawn.explode("targets").drop_nulls("targets")
-    sizes = [int((placed.get_column("targets") == name).sum()) for name in POSITIONS]
+    ordered = targets.with_columns(order=draw_order(targets.get_column("query_id"), seed))
+    by_target = ordered.explode("targets").drop_nulls("targets")
+    sizes = [int((by_target.get_column("targets") == name).sum()) for name in POSITIONS]
     if targets.height and not all(sizes):
         counts = ", ".join(f"{name} {n}" for name, n in zip(POSITIONS, sizes, strict=True))
         leave_empty(
             f"targets by position: {counts}; balancing to the smallest would keep nothing. "
-            "Sample more documents, loosen the filters before, or switch balancing off",
+            "Sample more documents, loosen the filters before it, or set `verify.balance: false`",
             on_empty,
         )
-    taken = placed.sort("place").group_by("targets").head(min(sizes)).get_column("query_id")
-    return _decide_draw(targets, taken, pl.lit(NOT_SAMPLED))
+    chosen = by_target.sort("order").group_by("targets").head(min(sizes)).get_column("query_id")
+    return _decide_draw(targets, chosen, pl.lit(NOT_SAMPLED))
 
 
 def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.DataFrame:
-    """Draw FineWeb-PosQ's tiny subset as the authors' code does: DECISIONS rows without scores.
+    """Draw the tiny subset as FineWeb-PosQ's code does; return DECISIONS rows without scores.
 
     The queries (``query_id``, ``targets``, ``text``), in reading order, are shuffled by Python's
-    generator with the seed; each position takes its first ``per_position``; the three draws follow
-    one another, and of queries with the same text the first one stays. A position with fewer
-    queries gives all it has. Reasons: no_target, not_sampled, repeated_text.
+    generator with the seed. Each position takes its first ``per_position``, or all if it has fewer.
+    The three draws are joined in order; among queries with the same text only the first one is
+    kept. Reasons: no_target, not_sampled, repeated_text.
     """
     order = list(range(queries.height))
     random.Random(seed).shuffle(order)
@@ -97,23 +97,23 @@ def tiny_subset(queries: pl.DataFrame, *, per_position: int, seed: int) -> pl.Da
         shuffled.filter(pl.col("targets").list.contains(name)).head(per_position)
         for name in POSITIONS
     )
-    taken = drawn.unique("text", keep="first", maintain_order=True).get_column("query_id")
+    chosen = drawn.unique("text", keep="first", maintain_order=True).get_column("query_id")
     is_drawn = pl.col("query_id").is_in(drawn.get_column("query_id").implode())
     why = pl.when(is_drawn).then(pl.lit(REPEATED_TEXT)).otherwise(pl.lit(NOT_SAMPLED))
-    return _decide_draw(queries, taken, why)
+    return _decide_draw(queries, chosen, why)
 
 
-def _decide_draw(targets: pl.DataFrame, taken: pl.Series, why: pl.Expr) -> pl.DataFrame:
-    """Keep the queries ``taken``: DECISIONS rows, with ``why`` others with a target are not."""
+def _decide_draw(targets: pl.DataFrame, chosen: pl.Series, why: pl.Expr) -> pl.DataFrame:
+    """Return DECISIONS rows that keep ``chosen``; ``why`` is the reason of others with a target."""
     reason = (
         pl.when(pl.col("targets").list.len() == 0)
         .then(pl.lit(NO_TARGET))
-        .when(~pl.col("query_id").is_in(taken.implode()))
+        .when(~pl.col("query_id").is_in(chosen.implode()))
         .then(why)
     )
     return make_decisions(targets.with_columns(item_id="query_id"), reason)
 
 
 def length_bins_of(sampling: pl.DataFrame) -> list[str]:
-    """List the length bins of SAMPLING, in order; documents outside of all of them are in none."""
+    """List the length bins of SAMPLING, in order, without the row of documents outside all bins."""
     return sampling.filter(pl.col("low").is_not_null()).get_column("bin").to_list()

@@ -1,15 +1,15 @@
-"""False negatives: documents that answer a query and are not labelled as its positive.
+"""False negatives: documents that answer a query but are not labelled as its positive.
 
 - ``fineweb_posq`` (PosQ, appendix A.2, stage 2): a dense model recalls documents; more than half of
-  the rerankers score the pair above ``threshold``; then ``needed`` language models grade it
-  ``min_grade`` or more. The questions concerned are dropped and all documents stay.
-- ``posir`` (PosIR, section 2.3): a recalled document scores above the query's own positive; it
-  leaves the corpus with every query whose positive it was.
+  the rerankers score the pair above ``threshold``; then ``needed`` language models give it a grade
+  of at least ``min_grade``. The affected questions are dropped and all documents stay.
+- ``posir`` (PosIR, section 2.3): a recalled document scores above the query's positive. It is
+  removed from the corpus, with every query whose positive it was.
 
 Comparisons are strict: a score of exactly 0.5, or equal to the positive's, is no vote for the pair.
-A score or grade that cannot be used is no vote for it either; the reason unusable_vote marks the
-pairs where it might have changed the outcome. Voters are asked in order: the vote that
-makes up the number needed, or that leaves too few for it, decides, and no later one is asked.
+An unusable score or grade is no vote for it either; the reason unusable_vote marks pairs for which
+it might have changed the outcome. Voters score in order. A pair is decided as soon as it has enough
+votes, or cannot get enough any more; later voters do not score it.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from psibench.filters.decide import (
     run_filter,
 )
 from psibench.filters.grade import document_pairs
-from psibench.filters.verify import Panel
+from psibench.filters.verify import RerankerIds
 from psibench.tables.build_schemas import GRADES, PAIRS
 from psibench.tables.dropped import OnEmpty, leave_empty
 from psibench.tables.job import DomainJob, Job
@@ -51,40 +51,40 @@ RULE_RERANKERS = "majority_of_rerankers"
 RULE_JUDGES = "majority_of_judges"
 RULE_ABOVE = "above_positive"
 LEDGER_STAGE = "false_negatives"
-PAIR = ["query_id", "doc_id"]
+PAIR_KEY = ["query_id", "doc_id"]
 
 # Config.
 
 
 class Recall(Section):
-    """The first stage that finds documents which might be relevant too."""
+    """The first-stage search for documents that might also be relevant."""
 
     model: ModelId
-    """Id of the model registry: a dense encoder or BM25. It need not be evaluated."""
+    """Id of the model registry: a dense encoder or BM25. The model need not be evaluated."""
     top_k: int = Field(default=1000, ge=1)
     """Documents recalled per query (PosQ and PosIR: 1,000)."""
 
 
 class RerankerPanel(Section):
-    """Settings of both protocols: the panel, and which recalled documents it calls candidates."""
+    """Settings of both protocols: the rerankers, and when a pair becomes a candidate."""
 
     removes_documents: ClassVar[bool] = False
-    """Whether documents leave the corpus; else queries do."""
+    """Whether the protocol removes documents from the corpus, or queries."""
     keep_more: ClassVar[str] = "raise false_negatives.threshold, min_grade or needed"
-    """Advice if no query is left."""
+    """Advice for users if no query is left."""
 
     protocol: str
-    rerankers: Panel = Field(min_length=1)
-    """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: what is decided
-    is not scored by the next."""
+    rerankers: RerankerIds = Field(min_length=1)
+    """Ids from config/rerankers.yaml or your `rerankers`, the cheapest first: each reranker scores
+    only pairs that the earlier ones left undecided."""
 
     def panel(self) -> dict[str, Any]:
-        """Return the parameters that change the panel's candidates and scores, as plain data."""
+        """Return the parameters that change candidates and scores, as plain data."""
         keys = {"protocol", "rerankers", "threshold", "under"}
         return self.model_dump(mode="json", include=keys)
 
     def removal(self) -> dict[str, Any]:
-        """Return the parameters that change what is removed, as plain data: not the template."""
+        """Return the parameters that change the removal, as plain data, without the template."""
         return self.model_dump(mode="json", exclude={"prompt", "evaluate_raw"})
 
 
@@ -93,7 +93,7 @@ class Votes(RerankerPanel):
 
     protocol: Literal["fineweb_posq"]
     threshold: float = Field(default=0.5, ge=0, lt=1)
-    """A reranker votes for a pair that it scores above this, from 0 to 1."""
+    """A reranker votes for a pair if its score, from 0 to 1, is above this."""
 
 
 class AbovePositive(RerankerPanel):
@@ -101,41 +101,44 @@ class AbovePositive(RerankerPanel):
 
     protocol: Literal["posir"]
     under: Literal["any", "all"] = "any"
-    """Rerankers under which the document has to score above the positive."""
+    """Whether any or all rerankers have to score the document above the positive."""
 
 
 class FinewebNegatives(Votes):
-    """Questions that another document answers too are dropped (PosQ, appendix A.2, stage 2)."""
+    """Questions that another document also answers are dropped (PosQ, appendix A.2, stage 2)."""
 
     recall: Recall
     judges: Annotated[list[LlmId], AfterValidator(refuse_repeats)] = Field(min_length=1)
-    """Language models that grade what most rerankers voted for, the cheapest first."""
+    """Language models that grade the pairs most rerankers voted for, the cheapest first."""
     needed: int = Field(default=2, ge=1)
-    """Judges that have to grade a pair min_grade or more."""
+    """Judges that have to give a pair a grade of at least min_grade."""
     min_grade: int = Field(default=3, ge=0, le=4)
     """Lowest grade that counts as relevant."""
     prompt: Template = None
-    """Template of the judges, relative to the working directory; null is the shipped
+    """Template of the judges, relative to the working directory; null: the shipped
     config/prompts/grade_relevance.md."""
     evaluate_raw: bool = True
-    """Evaluate the benchmark before the removal too, as BENCHMARK-raw."""
+    """Also evaluate the benchmark before the removal, as BENCHMARK-raw."""
 
     @model_validator(mode="after")
     def _enough_judges(self) -> "FinewebNegatives":
         if self.needed > len(self.judges):
-            raise ValueError(f"needed is {self.needed}, but there are {len(self.judges)} judges")
+            raise ValueError(
+                f"needed is {self.needed}, but there are only {len(self.judges)} judges; add "
+                "judges or lower `needed`"
+            )
         return self
 
 
 class PosirNegatives(AbovePositive):
-    """Documents that score above a query's positive leave the corpus (PosIR, section 2.3)."""
+    """Documents that score above a query's positive are removed (PosIR, section 2.3)."""
 
     removes_documents = True
     keep_more = "set false_negatives.under to all if it is any"
 
     recall: Recall
     evaluate_raw: bool = True
-    """Evaluate the benchmark before the removal too, as BENCHMARK-raw."""
+    """Also evaluate the benchmark before the removal, as BENCHMARK-raw."""
 
 
 NegativesProtocol = Annotated[FinewebNegatives | PosirNegatives, Field(discriminator="protocol")]
@@ -180,10 +183,10 @@ JUDGEMENTS = TableSpec(
         Column("kind", STRING, "reranker or judge"),
         Column("scorer", STRING, "id of the reranker or language model"),
         Column("score", FLOAT64, "reranker: score in [0, 1]; null if it gave none", True),
-        Column("raw", FLOAT64, "reranker: its own score, unbounded; null if it gave none", True),
+        Column("raw", FLOAT64, "reranker: raw score, unbounded; null without a score", True),
         Column("positive_score", FLOAT64, "protocol posir: score of the query's positive", True),
         Column("grade", INT32, "judge: relevance, 0 to 4; null without a usable reply", True),
-        Column("vote", BOOL, "whether that speaks for relevance; null if it cannot be used", True),
+        Column("vote", BOOL, "whether it votes for relevance; null if it cannot be used", True),
         Column("is_false_negative", BOOL, "verdict on the pair, the same in all its rows"),
         Column("reason", STRING, "reason code of the verdict; empty if votes against it decided"),
     ),
@@ -194,47 +197,48 @@ JUDGEMENTS = TableSpec(
 
 
 def recalled_pairs(
-    recall: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame, *, top_k: int | None = None
+    run: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame, *, top_k: int | None = None
 ) -> pl.DataFrame:
-    """Take the pairs to decide on from a recall run, in its order: `with_positives`.
+    """Return the pairs to decide on from a recall run, in its order, as `with_positives` does.
 
-    RUN rows of other queries (of other domains), and those behind rank ``top_k``, are ignored.
+    RUN rows of other queries (of other domains), and rows below rank ``top_k``, are ignored.
     """
-    found = recall.join(queries, left_on="query_id", right_on="_id", how="semi")
+    recalled = run.join(queries, left_on="query_id", right_on="_id", how="semi")
     if top_k is not None:
-        found = found.filter(pl.col("rank") <= top_k)
-    positives = positives_of(qrels)
-    others = found.join(positives, on=PAIR, how="anti", maintain_order="left")
+        recalled = recalled.filter(pl.col("rank") <= top_k)
+    positives = positive_pairs(qrels)
+    others = recalled.join(positives, on=PAIR_KEY, how="anti", maintain_order="left")
     return with_positives(others, positives)
 
 
-def positives_of(qrels: pl.DataFrame) -> pl.DataFrame:
-    """List ``query_id`` and ``doc_id`` of the pairs with a score above 0."""
+def positive_pairs(qrels: pl.DataFrame) -> pl.DataFrame:
+    """Return ``query_id`` and ``doc_id`` of the pairs with a score above 0."""
     return qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
 
 
 def with_positives(pairs: pl.DataFrame, positives: pl.DataFrame) -> pl.DataFrame:
-    """Put the positives of their queries before pairs: ``query_id, doc_id, is_labelled``."""
+    """Put the positives of their queries before the pairs: ``query_id, doc_id, is_labelled``."""
     of_queries = positives.join(pairs, on="query_id", how="semi", maintain_order="left")
     sides = {True: of_queries, False: pairs}
     return pl.concat(
-        side.select(*PAIR, is_labelled=pl.lit(is_labelled)) for is_labelled, side in sides.items()
+        side.select(*PAIR_KEY, is_labelled=pl.lit(is_labelled))
+        for is_labelled, side in sides.items()
     )
 
 
 def reranker_votes(
     panel: Votes | AbovePositive, recalled: pl.DataFrame, scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give each PAIR_SCORES row its ``voter``, the ``score`` it decides by, and ``is_yes``.
+    """Add ``voter``, the deciding ``score`` and ``is_yes`` to PAIR_SCORES rows.
 
-    With ``posir`` that score is the document's lead over the query's positive, which stays as
-    ``positive_score``. Null: a score that cannot be used.
+    Under ``posir`` this score is the document's lead over the query's positive, whose score is
+    ``positive_score``. It is null if it cannot be used.
     """
     voted = scores.with_columns(voter="reranker")
     if isinstance(panel, Votes):
         return voted.with_columns(is_yes=pl.col("score") > panel.threshold)
-    positives = recalled.filter("is_labelled").select(PAIR)
-    compared_with = scores.join(positives, on=PAIR).select(
+    positives = recalled.filter("is_labelled").select(PAIR_KEY)
+    compared_with = scores.join(positives, on=PAIR_KEY).select(
         "query_id", "reranker", positive_score="score"
     )
     lead = pl.col("score") - pl.col("positive_score")
@@ -245,7 +249,7 @@ def reranker_votes(
 
 
 def judge_votes(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame:
-    """Give each grade its ``voter``, the ``score`` it decides by, and ``is_yes``."""
+    """Add ``voter``, the deciding ``score`` and ``is_yes`` to GRADES rows."""
     grade = pl.col("grade")
     return grades.with_columns(voter="judge", score=grade, is_yes=grade >= section.min_grade)
 
@@ -253,11 +257,11 @@ def judge_votes(section: FinewebNegatives, grades: pl.DataFrame) -> pl.DataFrame
 def deciding_votes(
     pairs: pl.DataFrame, votes: pl.DataFrame, voters: Sequence[str], *, needed: int
 ) -> pl.DataFrame:
-    """Find the vote that decides on each pair, in order of the pairs; open ones have no row.
+    """Return the vote that decides on each pair, in order of the pairs, without undecided pairs.
 
-    A pair is decided once it has ``needed`` votes, or so many against it that the rest of the
-    ``voters`` cannot make them up. Returns the row of that vote with ``n_votes`` and ``n_yes`` up
-    to it, ``is_positive``, and ``is_doubtful``: votes that could not be used might have made it
+    A pair is decided once it has ``needed`` votes, or so many votes against it that the remaining
+    ``voters`` cannot reach that number. Returns the row of that vote with ``n_votes`` and ``n_yes``
+    up to it, ``is_positive``, and ``is_doubtful``: unusable votes might have made the pair
     positive.
     """
     order = pl.DataFrame({"voter": voters}).with_row_index("number")
@@ -265,9 +269,9 @@ def deciding_votes(
     against = pl.col("n_votes") - pl.col("n_yes")
     enough_against = len(voters) - needed + 1
     counted = (
-        pairs.select(PAIR)
+        pairs.select(PAIR_KEY)
         .with_row_index("pair")
-        .join(votes, on=PAIR)
+        .join(votes, on=PAIR_KEY)
         .join(order, on="voter")
         .sort("pair", "number")
         .with_columns(
@@ -292,19 +296,19 @@ def _decide_pairs(
     needed: int,
     positive: str,
 ) -> pl.DataFrame:
-    """Make PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code.
+    """Return PAIR_DECISIONS rows, one per pair, in order; ``positive`` is their reason code.
 
-    Raises InputError if votes that would decide are not there: the pair would be taken for no false
+    Raises InputError if deciding votes are missing, since the pair would count as no false
     negative.
     """
     decided = deciding_votes(pairs, votes, voters, needed=needed)
     if decided.height < pairs.height:
-        undecided = pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
-        query_id, doc_id = undecided.select(PAIR).row(0)
+        undecided = pairs.join(decided, on=PAIR_KEY, how="anti", maintain_order="left")
+        query_id, doc_id = undecided.select(PAIR_KEY).row(0)
         raise InputError(
-            f"{rule}: {undecided.height} of {pairs.height} pairs lack votes of "
-            f"{', '.join(voters)} that decide on them, the first of query {query_id!r} and "
-            f"document {doc_id!r}; score or judge them again"
+            f"{rule}: {undecided.height} of {pairs.height} pairs have too few votes of "
+            f"{', '.join(voters)} for a decision; the first is query {query_id!r}, document "
+            f"{doc_id!r}. Score or judge them again"
         )
     reason = (
         pl.when("is_positive")
@@ -313,12 +317,12 @@ def _decide_pairs(
         .then(pl.lit(UNUSABLE_VOTE))
         .otherwise(pl.lit(""))
     )
-    made = decided.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
-    return as_table(PAIR_DECISIONS, made)
+    decisions = decided.with_columns(rule=pl.lit(rule), reason=reason, decided_by="voter")
+    return as_table(PAIR_DECISIONS, decisions)
 
 
 def _needed(panel: Votes | AbovePositive) -> int:
-    """Give the votes that make a candidate: more than half, or one or all of the panel."""
+    """Return the votes that make a candidate: more than half, or one or all of the panel."""
     if isinstance(panel, Votes):
         return len(panel.rerankers) // 2 + 1
     return 1 if panel.under == "any" else len(panel.rerankers)
@@ -327,18 +331,18 @@ def _needed(panel: Votes | AbovePositive) -> int:
 def wanted_pairs(
     panel: Votes | AbovePositive, recalled: pl.DataFrame, scores: pl.DataFrame
 ) -> pl.DataFrame:
-    """List the pairs that the next reranker of the panel has to score: ``query_id``, ``doc_id``.
+    """Return the pairs that the panel's next reranker has to score: ``query_id``, ``doc_id``.
 
-    They are in order of the pairs, with ``posir`` their positives first. ``scores`` has the
-    PAIR_SCORES rows of all rerankers before it.
+    They are in order of the pairs; under ``posir`` their positives come first. ``scores`` has the
+    PAIR_SCORES rows of all earlier rerankers.
     """
     pairs, votes = recalled.filter(~pl.col("is_labelled")), reranker_votes(panel, recalled, scores)
     decided = deciding_votes(pairs, votes, panel.rerankers, needed=_needed(panel))
-    undecided = pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
+    undecided = pairs.join(decided, on=PAIR_KEY, how="anti", maintain_order="left")
     if isinstance(panel, Votes):
-        return undecided.select(PAIR)
-    positives = recalled.filter("is_labelled").select(PAIR)
-    return with_positives(undecided, positives).select(PAIR)
+        return undecided.select(PAIR_KEY)
+    positives = recalled.filter("is_labelled").select(PAIR_KEY)
+    return with_positives(undecided, positives).select(PAIR_KEY)
 
 
 def decide_candidates(
@@ -346,7 +350,7 @@ def decide_candidates(
 ) -> pl.DataFrame:
     """Decide on every pair by the rerankers' scores: PAIR_DECISIONS rows.
 
-    ``score`` is the reranker's, with ``posir`` the document's lead over the positive.
+    ``score`` is the reranker's; under ``posir`` it is the document's lead over the positive.
     """
     is_votes = isinstance(panel, Votes)
     return _decide_pairs(
@@ -359,31 +363,31 @@ def decide_candidates(
     )
 
 
-def wanted_gradings(
+def wanted_judgements(
     section: FinewebNegatives, decided: pl.DataFrame, grades: pl.DataFrame
 ) -> pl.DataFrame:
-    """List the candidates that the next judge has to grade: ``query_id``, ``doc_id``.
+    """Return the candidates that the next judge has to grade: ``query_id``, ``doc_id``.
 
-    ``decided`` has the PAIR_DECISIONS of the rerankers, ``grades`` those of all judges before it.
+    ``decided`` has the rerankers' PAIR_DECISIONS, ``grades`` the GRADES of all earlier judges.
     """
-    pairs, votes = decided.filter("is_positive").select(PAIR), judge_votes(section, grades)
-    decided = deciding_votes(pairs, votes, section.judges, needed=section.needed)
-    return pairs.join(decided, on=PAIR, how="anti", maintain_order="left")
+    pairs, votes = decided.filter("is_positive").select(PAIR_KEY), judge_votes(section, grades)
+    judged = deciding_votes(pairs, votes, section.judges, needed=section.needed)
+    return pairs.join(judged, on=PAIR_KEY, how="anti", maintain_order="left")
 
 
 def decide_final(
     section: FinewebNegatives | PosirNegatives, decided: pl.DataFrame, grades: pl.DataFrame
 ) -> pl.DataFrame:
-    """Give the verdict on every pair the rerankers call positive: PAIR_DECISIONS rows.
+    """Return the verdict on every pair the rerankers call positive: PAIR_DECISIONS rows.
 
-    With ``posir`` the rerankers have the last word.
+    Under ``posir`` the rerankers decide.
     """
-    found = decided.filter("is_positive")
+    positive = decided.filter("is_positive")
     if isinstance(section, PosirNegatives):
-        return found
+        return positive
     return _decide_pairs(
         RULE_JUDGES,
-        found,
+        positive,
         judge_votes(section, grades),
         section.judges,
         needed=section.needed,
@@ -391,14 +395,14 @@ def decide_final(
     )
 
 
-# What leaves the benchmark.
+# The removal.
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A benchmark's tables without what a protocol removes, and the DECISIONS behind it.
+    """A benchmark's tables after a protocol's removal, and the DECISIONS on queries and documents.
 
-    Those on documents are None where a protocol leaves the corpus alone.
+    The decisions on documents are None if the protocol does not change the corpus.
     """
 
     corpus: pl.DataFrame
@@ -410,22 +414,23 @@ class Cleaned:
 
 def remove_false_negatives(
     section: FinewebNegatives | PosirNegatives,
-    found: pl.DataFrame,
+    verdicts: pl.DataFrame,
     *,
     corpus: pl.DataFrame,
     queries: pl.DataFrame,
     qrels: pl.DataFrame,
 ) -> Cleaned:
-    """Remove what the protocol removes for the false negatives ``found`` (of `decide_final`).
+    """Remove false negatives as the protocol does; ``verdicts`` are the rows of `decide_final`.
 
-    ``decided_by`` of a query is the document with the highest score among its false negatives (the
-    first id of equal ones), of a document that pair's query; ``score`` is that score. With
-    ``posir`` all false negatives leave at once: whether a query is dropped itself has no influence
-    on what it removes, so the order of the queries does not matter. (The paper leaves the order
-    open; query by query, with dropped queries removing nothing, fewer documents might go.) A query
-    with several positives is dropped if one of them leaves.
+    ``decided_by`` is, for a query, the document with the highest score among its false negatives
+    (among equal scores the first id), and for a document the query of its pair; ``score`` is that
+    score. Under ``posir`` all false negatives are removed at once: dropping a query does not change
+    the documents that it removes, so the order of the queries does not matter. (The paper does not
+    specify the order. If queries were processed one by one, and dropped queries removed nothing,
+    fewer documents might be removed.) A query with several positives is dropped if one of them is
+    removed.
     """
-    positive = found.filter("is_positive")
+    positive = verdicts.filter("is_positive")
     if isinstance(section, FinewebNegatives):
         by_query = best_pairs(positive, "query_id", "doc_id")
         decisions = _drop(queries, by_query, FALSE_NEGATIVE)
@@ -433,7 +438,7 @@ def remove_false_negatives(
         return Cleaned(corpus, *left, decisions)
     by_document = best_pairs(positive, "doc_id", "query_id")
     removed = by_document.select("score", doc_id="item_id")
-    by_query = best_pairs(positives_of(qrels).join(removed, on="doc_id"), "query_id", "doc_id")
+    by_query = best_pairs(positive_pairs(qrels).join(removed, on="doc_id"), "query_id", "doc_id")
     of_documents = _drop(corpus, by_document, FALSE_NEGATIVE)
     of_queries = _drop(queries, by_query, POSITIVE_REMOVED)
     left_qrels = kept_items(qrels, of_queries, key="query-id")
@@ -447,9 +452,9 @@ def remove_false_negatives(
 
 
 def best_pairs(pairs: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
-    """Find the pair with the highest score for every item that has one.
+    """Return the pair with the highest score for every item that has one.
 
-    Returns ``item_id``, ``score`` and ``decided_by`` (the other one; of equal scores the first id),
+    Returns ``item_id``, ``score`` and ``decided_by`` (the other id; among equal scores the first),
     in order of ``item_id``.
     """
     return (
@@ -460,7 +465,7 @@ def best_pairs(pairs: pl.DataFrame, item: str, other: str) -> pl.DataFrame:
 
 
 def _drop(items: pl.DataFrame, dropped: pl.DataFrame, reason: str) -> pl.DataFrame:
-    """Make DECISIONS rows of the items, of which those in ``dropped`` are dropped."""
+    """Return DECISIONS rows of all items; the items in ``dropped`` are dropped."""
     known = items.select(item_id="_id").join(
         dropped, on="item_id", how="left", maintain_order="left"
     )
@@ -469,73 +474,73 @@ def _drop(items: pl.DataFrame, dropped: pl.DataFrame, reason: str) -> pl.DataFra
 
 def make_judgements(
     section: FinewebNegatives | PosirNegatives,
-    found: pl.DataFrame,
+    verdicts: pl.DataFrame,
     *,
     recalled: pl.DataFrame,
     scores: pl.DataFrame,
     grades: pl.DataFrame,
 ) -> pl.DataFrame:
-    """List what every reranker and judge said of the pairs that a verdict is about.
+    """Return the votes of all rerankers and judges on the pairs with a verdict: JUDGEMENTS rows.
 
-    ``found`` has the PAIR_DECISIONS rows of the verdicts. Returns JUDGEMENTS rows in order of the
-    pairs, the rerankers and the judges of the panels; a vote that was cast is listed whether or not
-    the verdict still needed it.
+    ``verdicts`` are PAIR_DECISIONS rows. The result is in order of the pairs, the rerankers and the
+    judges. It lists every vote that was cast, even if the verdict did not need it.
     """
-    pairs = found.select(*PAIR, "reason", is_false_negative="is_positive").with_row_index("pair")
+    pairs = verdicts.select(*PAIR_KEY, "reason", is_false_negative="is_positive")
+    pairs = pairs.with_row_index("pair")
     votes = reranker_votes(section, recalled, scores).drop("score")
-    votes = votes.join(scores, on=[*PAIR, "reranker"]).with_columns(kind=pl.lit("reranker"))
+    votes = votes.join(scores, on=[*PAIR_KEY, "reranker"]).with_columns(kind=pl.lit("reranker"))
     voters = [("reranker", name) for name in section.rerankers]
     if isinstance(section, FinewebNegatives):
         graded = judge_votes(section, grades).drop("score").with_columns(kind=pl.lit("judge"))
         votes = pl.concat([votes, graded], how="diagonal")
         voters += [("judge", name) for name in section.judges]
     order = pl.DataFrame(voters, ["kind", "voter"], orient="row").with_row_index("number")
-    cast = pairs.join(votes, on=PAIR).join(order, on=["kind", "voter"]).sort("pair", "number")
+    cast = pairs.join(votes, on=PAIR_KEY).join(order, on=["kind", "voter"]).sort("pair", "number")
     return as_table(JUDGEMENTS, cast.rename({"voter": "scorer", "is_yes": "vote"}))
 
 
-# The stages; the rerankers' is in `psibench.filters.panel`.
+# The stages; `psibench.filters.panel` has the rerankers' stage.
 
 
 @stage("negatives", version=1)
 def run_negatives(job: Job) -> None:
     """Decide on every recalled pair by the rerankers' scores and write PAIR_DECISIONS.
 
-    Inputs: ``queries``, ``qrels``, ``recall``, the run of the model that recalls
-    (`recalled_pairs`), and ``scores``, the tables of the rerankers in their order.
+    Inputs: ``queries``, ``qrels``, ``recall`` (the run of the recalling model, see
+    `recalled_pairs`), and ``scores`` (the tables of the rerankers in their order).
     """
     section, top_k = job.section(PanelProtocol), job.value("top_k", int | None, default=None)
-    found = job.read("recall", RUN)
+    run = job.read("recall", RUN)
     for domain in job.domains():
         queries, qrels = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
-        recalled = recalled_pairs(found, queries, qrels, top_k=top_k)
+        recalled = recalled_pairs(run, queries, qrels, top_k=top_k)
         decided = decide_candidates(section, recalled, domain.read("scores", PAIR_SCORES))
         domain.write("negatives", decided, PAIR_DECISIONS, params=section.panel())
 
 
 @stage("judge_pairs", version=1)
 def run_judge_pairs(job: Job) -> None:
-    """Write the PAIRS that a judge has to grade: whole documents, those still undecided.
+    """Write the PAIRS that a judge has to grade: queries and whole documents, not yet decided.
 
-    Inputs: ``corpus``, ``queries``, ``negatives``, what the rerankers decided, and the GRADES of
-    the judges before it (`read_grades`).
+    Inputs: ``corpus``, ``queries``, ``negatives`` (the rerankers' decisions), and the GRADES of the
+    earlier judges (`read_grades`).
     """
     section = job.section(FinewebNegatives)
     for domain in job.domains():
         decided = domain.read("negatives", PAIR_DECISIONS)
-        wanted = wanted_gradings(section, decided, read_grades(section, domain))
+        wanted = wanted_judgements(section, decided, read_grades(section, domain))
         queries, corpus = domain.read("queries", QUERIES), domain.read("corpus", CORPUS)
         pairs = document_pairs(wanted, queries, corpus)
         domain.write("pairs", pairs, PAIRS, params=section.removal())
 
 
 def judge_name(number: int) -> str:
-    """Name the task of a judge of false negatives, the first one 1."""
+    """Return the task name of a judge of false negatives; the first has number 1."""
     return f"judge_{number}"
 
 
 def read_grades(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -> pl.DataFrame:
-    """Read the GRADES of the judges that are inputs (judge_1, judge_2, ...), column ``judge``."""
+    """Read the GRADES of the judges in the inputs (judge_1, ...), with a column ``judge``."""
     judges = section.judges if isinstance(section, FinewebNegatives) else []
     tables = [
         domain.read(judge_name(number), GRADES).with_columns(judge=pl.lit(judge))
@@ -547,10 +552,10 @@ def read_grades(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -
 
 @stage("judgements", version=1)
 def run_judgements(job: Job) -> None:
-    """List what every reranker and judge said of the pairs that a verdict is about: JUDGEMENTS.
+    """Write the votes of all rerankers and judges on the pairs with a verdict: JUDGEMENTS.
 
-    Inputs: ``qrels``, ``negatives``, the PAIR_DECISIONS by the rerankers, ``scores``, their tables,
-    and the GRADES of the judges (`read_grades`; none for ``posir``).
+    Inputs: ``qrels``, ``negatives`` (the rerankers' PAIR_DECISIONS), ``scores`` (their tables), and
+    the GRADES of the judges (`read_grades`; none for ``posir``).
     """
     section = job.section(NegativesProtocol)
     params = section.model_dump(mode="json", exclude={"prompt", "recall"})
@@ -559,7 +564,7 @@ def run_judgements(job: Job) -> None:
         judgements = make_judgements(
             section,
             decide_final(section, decided, grades),
-            recalled=with_positives(decided, positives_of(domain.read("qrels", QRELS))),
+            recalled=with_positives(decided, positive_pairs(domain.read("qrels", QRELS))),
             scores=domain.read("scores", PAIR_SCORES),
             grades=grades,
         )
@@ -568,11 +573,11 @@ def run_judgements(job: Job) -> None:
 
 @stage("remove_negatives", version=3)
 def run_remove_negatives(job: Job) -> None:
-    """Remove what the protocol removes; write the benchmark and the ledger.
+    """Remove the false negatives as the protocol does; write the benchmark and the ledger.
 
-    Inputs: ``corpus``, ``queries``, ``qrels``, ``negatives``, the PAIR_DECISIONS by the rerankers,
-    and the GRADES of the judges (`read_grades`; none for ``posir``). Outputs: corpus, queries,
-    qrels, dropped, flow.
+    Inputs: ``corpus``, ``queries``, ``qrels``, ``negatives`` (the rerankers' PAIR_DECISIONS), and
+    the GRADES of the judges (`read_grades`; none for ``posir``). Outputs: corpus, queries, qrels,
+    dropped, flow.
 
     Raises
     ------
@@ -586,24 +591,25 @@ def run_remove_negatives(job: Job) -> None:
 
 def remove_negatives(section: FinewebNegatives | PosirNegatives, domain: DomainJob) -> Filtered:
     """Remove the false negatives of one domain."""
-    documents, asked = domain.read("corpus", CORPUS), domain.read("queries", QUERIES)
-    labelled, decided = domain.read("qrels", QRELS), domain.read("negatives", PAIR_DECISIONS)
-    found = decide_final(section, decided, read_grades(section, domain))
-    left = remove_false_negatives(section, found, corpus=documents, queries=asked, qrels=labelled)
-    if left.queries.is_empty() and asked.height:
+    corpus, queries = domain.read("corpus", CORPUS), domain.read("queries", QUERIES)
+    qrels, decided = domain.read("qrels", QRELS), domain.read("negatives", PAIR_DECISIONS)
+    verdicts = decide_final(section, decided, read_grades(section, domain))
+    cleaned = remove_false_negatives(section, verdicts, corpus=corpus, queries=queries, qrels=qrels)
+    if cleaned.queries.is_empty() and queries.height:
         leave_empty(
-            f"{domain}: false negatives (protocol {section.protocol}) leave none of {asked.height} "
-            f"queries; {section.keep_more}, choose other rerankers, recall fewer documents "
-            "(recall.top_k), or build on more documents. What was scored and judged is kept",
+            f"{domain}: after removing false negatives (protocol {section.protocol}), none of "
+            f"{queries.height} queries is left; {section.keep_more}, choose other rerankers, "
+            "recall fewer documents (recall.top_k), or build on more documents. Scores and "
+            "judgements stay in the store",
             domain.job.value("on_empty", OnEmpty, default="fail"),
         )
-    rules = [Rule(LEDGER_STAGE, left.query_decisions, candidate_facts(asked, documents))]
-    if left.document_decisions is not None:
-        facts = documents.select("_id", "char_length", doc_id="_id")
-        rules.insert(0, Rule(LEDGER_STAGE, left.document_decisions, facts, unit="documents"))
+    rules = [Rule(LEDGER_STAGE, cleaned.query_decisions, candidate_facts(queries, corpus))]
+    if cleaned.document_decisions is not None:
+        facts = corpus.select("_id", "char_length", doc_id="_id")
+        rules.insert(0, Rule(LEDGER_STAGE, cleaned.document_decisions, facts, unit="documents"))
     tables = {
-        "corpus": (left.corpus, CORPUS),
-        "queries": (left.queries, QUERIES),
-        "qrels": (left.qrels, QRELS),
+        "corpus": (cleaned.corpus, CORPUS),
+        "queries": (cleaned.queries, QUERIES),
+        "qrels": (cleaned.qrels, QRELS),
     }
     return Filtered(rules, tables)

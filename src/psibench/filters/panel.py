@@ -1,8 +1,8 @@
 """Stages ``score_parts`` and ``score_pairs``: one reranker's scores for a filter.
 
-Rerankers score one after the other, the cheapest first, and reranker k only what k - 1 left. Scores
-are looked up in the pair store first, and kept there: no pair is scored twice. A text of nothing
-gets null; it is not shown to the reranker.
+Rerankers score one after another, the cheapest first; each scores only the items that the earlier
+ones left undecided. Scores are kept in the pair store, so no pair is scored twice. An empty text
+gets null and is not sent to the reranker.
 """
 
 from collections.abc import Iterator
@@ -33,55 +33,55 @@ from psibench.tables.stage import stage
 
 @stage("score_parts", version=1, offline=True)
 def run_score_parts(job: Job, load: Load = load_when_needed) -> None:
-    """Score what verification needs of this reranker and write SEGMENT_SCORES.
+    """Score the parts that verification needs from this reranker and write SEGMENT_SCORES.
 
     Inputs: ``documents``, ``candidates``, and ``earlier``, the tables of the rerankers before it,
-    in order. ``scoring`` has the ``section``, of which the reranker is the last one
-    (`VerifySection.score_params`), and its registry ``entry``. A job that shares the scores with
-    others has a ``portion`` of the queries, as ``/2-of-3``. ``load`` (id, entry, device=...) ->
-    reranker is not called if there is nothing to score.
+    in order. ``scoring`` has the reranker's registry ``entry`` and the ``section``, whose last
+    reranker is this one (`VerifySection.score_params`). A job that shares the work with others has
+    a ``portion`` of the queries, e.g. ``/2-of-3``. ``load`` (id, entry, device=...) -> reranker is
+    only called if something has to be scored.
 
     Raises
     ------
     InputError
-        If a score is no number in [0, 1], or the reranker cannot be loaded.
+        If a score is not a number in [0, 1], or the reranker cannot be loaded.
     """
     section = TypeAdapter(Verify).validate_python(job.value("scoring")["section"])
     for domain in job.domains():
-        asked = in_portion(domain.read("candidates", CANDIDATES), "_id", job)
-        wanted = parts_to_score(section, domain.read("earlier", SEGMENT_SCORES), asked)
-        blocks = _part_blocks(wanted, asked, domain.read("documents", DOCUMENTS))
+        candidates = in_portion(domain.read("candidates", CANDIDATES), "_id", job)
+        wanted = parts_to_score(section, domain.read("earlier", SEGMENT_SCORES), candidates)
+        blocks = _part_blocks(wanted, candidates, domain.read("documents", DOCUMENTS))
         _score(domain, wanted, blocks, SEGMENT_SCORES, reranker=section.rerankers[-1], load=load)
 
 
 @stage("score_pairs", version=1, offline=True)
 def run_score_pairs(job: Job, load: Load = load_when_needed) -> None:
-    """Score what the protocol of false negatives needs of this reranker and write PAIR_SCORES.
+    """Score the pairs that the false negatives need from this reranker and write PAIR_SCORES.
 
-    As `run_score_parts`, with the ``section`` of `RerankerPanel.panel`. Inputs: ``corpus``,
+    Like `run_score_parts`, with the ``section`` of `RerankerPanel.panel`. Inputs: ``corpus``,
     ``queries``, ``qrels``, ``earlier`` and ``recall``, the run of the first-stage search
     (`recalled_pairs`).
 
     Raises
     ------
     InputError
-        If the run does not fit the corpus, a score is no number in [0, 1], or the reranker cannot
-        be loaded.
+        If the run does not fit the corpus, a score is not a number in [0, 1], or the reranker
+        cannot be loaded.
     """
     panel = TypeAdapter(PanelProtocol).validate_python(job.value("scoring")["section"])
-    top_k, found = job.value("top_k", int | None, default=None), job.read("recall", RUN)
+    top_k, run = job.value("top_k", int | None, default=None), job.read("recall", RUN)
     for domain in job.domains():
-        asked, labelled = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
-        recalled = recalled_pairs(found, asked, labelled, top_k=top_k)
+        queries, qrels = domain.read("queries", QUERIES), domain.read("qrels", QRELS)
+        recalled = recalled_pairs(run, queries, qrels, top_k=top_k)
         recalled = in_portion(recalled, "query_id", job)
         wanted = wanted_pairs(panel, recalled, domain.read("earlier", PAIR_SCORES))
         corpus = domain.read("corpus", CORPUS)
-        blocks = pair_blocks(wanted, asked, corpus, where=str(domain))
+        blocks = pair_blocks(wanted, queries, corpus, where=str(domain))
         _score(domain, wanted, blocks, PAIR_SCORES, reranker=job.value("reranker"), load=load)
 
 
 def in_portion(rows: pl.DataFrame, column: str, job: Job) -> pl.DataFrame:
-    """Keep the rows of a job's own queries: all of them where it has no ``portion``."""
+    """Return the rows of the job's queries; all rows if it has no ``portion``."""
     of_job = Slice.parse(job.value("portion", str, default=""))
     ids = rows.get_column(column).unique()
     return rows.filter(pl.col(column).is_in([one for one in ids if of_job.has(one)]))
@@ -96,7 +96,6 @@ def _score(
     reranker: str,
     load: Load,
 ) -> None:
-    """Score the texts and write them beside what was wanted."""
     job, scoring = domain.job, domain.job.value("scoring")
     entry = parse_reranker(scoring["entry"])
     done, fingerprint = score_texts(
@@ -124,13 +123,12 @@ def _score(
 def _part_blocks(
     wanted: pl.DataFrame, candidates: pl.DataFrame, documents: pl.DataFrame
 ) -> Iterator[list[TextPair]]:
-    """Yield the (query, text) pairs of all scorings, block by block."""
     texts = dict(documents.select("_id", "text").iter_rows())
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span")
-    asked = {row[0]: row[1:] for row in candidates.select(columns).iter_rows()}
+    by_id = {row[0]: row[1:] for row in candidates.select(columns).iter_rows()}
     for block in wanted.select("query_id", "part").iter_slices(PAIRS_PER_BLOCK):
         pairs = []
         for query_id, part in block.iter_rows():
-            query, doc_id, span = asked[query_id]
+            query, doc_id, span = by_id[query_id]
             pairs.append((query, part_text(texts[doc_id], span, part)))
         yield pairs

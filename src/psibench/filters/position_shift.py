@@ -1,6 +1,6 @@
-"""Where the evidence is before and after every filter of a benchmark, and whether one shifts it.
+"""Positions of evidence before and after each filter, and a test for a shift.
 
-Counted from the ledger and the queries that are left.
+The counts come from the ledger and the final queries.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ POSITION_SHIFT = TableSpec(
     "position_shift",
     (
         Column("stage", STRING, "stage that filters"),
-        Column("step", INT64, "place of the stage among the others; rows are in this order"),
-        Column("unit", STRING, "what is counted: questions or queries"),
+        Column("step", INT64, "position of the stage among the stages; rows are in this order"),
+        Column("unit", STRING, "unit of the counts: questions or queries"),
         Column("target_position", STRING, "all (with or without a target), beginning, middle, end"),
         Column("n_entered", INT64, "items that entered"),
         Column("n_kept", INT64, "items kept"),
@@ -34,28 +34,26 @@ POSITION_SHIFT = TableSpec(
 )
 
 QUERY_UNITS = ("questions", "queries")
-"""What queries and candidates for them are called in FLOW."""
+"""Units of queries and their candidates in FLOW."""
 UNPLACED_STAGES = (PROPOSE, LOCATE)
-"""PosIR's: what they drop has the third that was asked for, what they keep the one located."""
+"""PosIR's stages before the position is known: their dropped items have the requested third, their
+kept items the located one."""
 
-Filtered = tuple[str, str, Sequence[int], Sequence[int]]
-"""One filter: stage, unit, what entered it and what it kept, each in all, then by position."""
+FilterCounts = tuple[str, str, Sequence[int], Sequence[int]]
+"""Stage, unit, items that entered and items kept; each count in total, then by position."""
 
 
 def position_shift(
     flow: pl.DataFrame, attrition: pl.DataFrame, queries: pl.DataFrame
 ) -> pl.DataFrame:
-    """Rebuild the positions before and after every filter from what is left and what was dropped.
+    """Return POSITION_SHIFT rows by stage, in order of the steps.
 
-    It goes backwards from the final queries: what entered a filter is what it kept and what it
-    dropped. The ledger has one position per item, so a query of two thirds (Myopic) counts in one,
-    that of the single-tag rule. An item without a target position is counted in the row ``all``
-    alone. Stages that drop questions before their evidence is located have no place of it to
-    compare, and are left out.
-
-    Takes the FLOW, ATTRITION and QUERIES rows of a benchmark, of one domain or of all; counts of
-    documents, chunks and pairs are left out. Returns POSITION_SHIFT rows by stage, in order of
-    the steps.
+    Takes the FLOW, ATTRITION and QUERIES rows of a benchmark, of one domain or of all. The function
+    goes backwards from the final queries: the items that entered a filter are those that it kept
+    and those that it dropped. The ledger has one position per item, so a query of two thirds
+    (Myopic) counts only at the position of the single-tag rule. An item without a target position
+    counts only in the row ``all``. Stages that drop questions before their evidence is located are
+    left out, as are counts of documents, chunks and pairs.
     """
     is_placed = ~pl.col("stage").is_in(UNPLACED_STAGES)
     filters = flow.filter(pl.col("unit").is_in(QUERY_UNITS) & is_placed)
@@ -63,21 +61,21 @@ def position_shift(
         ["stage", "unit"], keep="first", maintain_order=True
     )
     kept = _sizes(single_positions(queries, "pos_char_length"))
-    found: list[Filtered] = []
+    counts: list[FilterCounts] = []
     for name, unit in filters.select("stage", "unit").reverse().iter_rows():
         dropped = _sizes(attrition.filter(stage=name, unit=unit).get_column("target_position"))
         entered = [left + gone for left, gone in zip(kept, dropped, strict=True)]
-        found.append((name, unit, entered, kept))
+        counts.append((name, unit, entered, kept))
         kept = entered
-    return shift_table(reversed(found))
+    return shift_rows(reversed(counts))
 
 
 def _sizes(positions: pl.Series) -> list[int]:
     return [len(positions), *(int((positions == name).sum()) for name in POSITIONS)]
 
 
-def shift_table(filters: Iterable[Filtered]) -> pl.DataFrame:
-    """Make POSITION_SHIFT rows of filters, in their order."""
+def shift_rows(filters: Iterable[FilterCounts]) -> pl.DataFrame:
+    """Return POSITION_SHIFT rows of filters, in their order."""
     rows = []
     for step, (filtered_by, unit, entered, kept) in enumerate(filters):
         before, after = _shares(entered), _shares(kept)
@@ -92,31 +90,31 @@ def shift_table(filters: Iterable[Filtered]) -> pl.DataFrame:
             "p_value": p_value,
             "min_expected": min_expected,
         }
-        for place, name in enumerate(("all", *POSITIONS)):
+        for column, name in enumerate(("all", *POSITIONS)):
             rows.append(
                 of_stage
                 | {
                     "target_position": name,
-                    "n_entered": entered[place],
-                    "n_kept": kept[place],
-                    "share_kept": kept[place] / entered[place] if entered[place] else None,
-                    "share_of_entered": before[place],
-                    "share_of_kept": after[place],
+                    "n_entered": entered[column],
+                    "n_kept": kept[column],
+                    "share_kept": kept[column] / entered[column] if entered[column] else None,
+                    "share_of_entered": before[column],
+                    "share_of_kept": after[column],
                 }
             )
     return as_table(POSITION_SHIFT, rows)
 
 
 def _shares(sizes: Sequence[int]) -> list[float | None]:
-    """Divide by the items that have a position; null for all items, and where none has one."""
+    """Return shares of the items that have a position; None for all, or if none has one."""
     total = sum(sizes[1:])
     return [None, *(size / total if total else None for size in sizes[1:])]
 
 
 def _chi_square(entered: Sequence[int], kept: Sequence[int]) -> tuple[float | None, float | None]:
-    """Test that the share kept is the same at every position: p and the smallest expected count.
+    """Return p of a test for equal shares kept at every position, and the smallest expected count.
 
-    There is no test if nothing was kept, nothing dropped, or only one position has items.
+    Both are None if nothing was kept, nothing dropped, or only one position has items.
     """
     from scipy.stats import chi2_contingency
 

@@ -2,19 +2,20 @@
 
 - ``agreement`` (PosQ, appendix A.2, stage 1a): every reranker gives the target third of the
   document the highest score.
-- ``necessity`` (PosIR, section 2.3): every reranker scores the document higher than what is left of
-  it without the evidence span.
+- ``necessity`` (PosIR, section 2.3): every reranker scores the document higher than the document
+  without the evidence span.
 - ``margin`` (Controlled, section 3.1.3 and B.1): m = min over rerankers of (score of the target -
-  best score of another third), kept if m >= threshold.
+  best score of another third); a candidate is kept if m >= threshold.
 
-A *lead* is the score of a query's target less the best score of another part, under one reranker.
-Every rule asks for a large enough lead. The papers leave some cases open; psibench decides them so:
+A *lead* is the score of a query's target minus the best score of another part, under one reranker.
+Every rule requires a large enough lead. The papers leave some cases open; psibench decides them as
+follows:
 
 - A tie fails agreement and necessity: taking the first maximum would favour the beginning, the very
-  effect under study. A margin equal to the threshold passes, as in the paper's formula, so that a
-  tie passes threshold 0. Leads are compared exactly in float64: 0.7 - 0.4 is a little below 0.3 and
+  effect under study. A margin equal to the threshold passes, as in the paper's formula, so a tie
+  passes threshold 0. Leads are compared exactly in float64: 0.7 - 0.4 is slightly below 0.3 and
   fails threshold 0.3.
-- A query with several targets (Myopic tags) has the lead of the best of them.
+- If a query has several targets (Myopic tags), its lead is the lead of the best target.
 - A query that cannot be compared is dropped: it has no target, all three thirds are targets, or a
   part has no text.
 """
@@ -67,22 +68,24 @@ from psibench.text.segments import POSITIONS
 
 MARGIN_THRESHOLDS = (0.0, 0.1, 0.2, 0.3)  # Controlled, table 6
 NO_TEXT_REASON = {POSITIONS: EMPTY_SEGMENT, SPAN_PARTS: SPAN_IS_DOCUMENT}
-"""The reason code of a part without text, for each set of parts that a rule compares."""
+"""Reason code of a part without text, for each set of parts that a rule compares."""
 
 # Config.
 
-Panel = Annotated[list[RerankerId], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)]
+RerankerIds = Annotated[
+    list[RerankerId], AfterValidator(refuse_repeats), AfterValidator(refuse_reserved)
+]
 
 
 class VerifySection(FilterSection):
-    """The keys that every rule of verification has."""
+    """Keys of every verification rule."""
 
     flow_step = 10  # balancing is step 11
 
     rule: str
-    rerankers: Panel = Field(min_length=1)
-    """Ids of config/rerankers.yaml or of your own `rerankers`, the cheapest first: a query that
-    fails under one of them is not shown to the next."""
+    rerankers: RerankerIds = Field(min_length=1)
+    """Ids from config/rerankers.yaml or your `rerankers`, the cheapest first: a query that fails
+    under one of them is not scored by the next."""
     balance: bool = False
     """After the rule, downsample every position to the size of the smallest."""
     seed: int = Field(default=42, ge=0)
@@ -91,7 +94,7 @@ class VerifySection(FilterSection):
     rule_label: ClassVar[str]
     """Name of the rule in decisions and in FLOW."""
     parts: ClassVar[tuple[str, ...]] = POSITIONS
-    """Parts of the document that are scored, by the names that `part_text` takes."""
+    """Parts of the document that are scored, by the names of `part_text`."""
     failure_code: ClassVar[str] = TARGET_NOT_FIRST
     """Reason code of a query whose target does not lead."""
 
@@ -113,7 +116,7 @@ class VerifySection(FilterSection):
     def score_params(self, reranker: str) -> dict[str, Any]:
         """Return the section's data that decide which queries and parts a reranker scores.
 
-        They are the rule and the rerankers up to this one. Balancing and its seed are left out.
+        These are the rule and the rerankers up to this one, without balancing and its seed.
         """
         panel = self.rerankers[: self.rerankers.index(reranker) + 1]
         chosen = self.model_copy(update={"rerankers": panel})
@@ -124,7 +127,7 @@ class VerifyAgreement(VerifySection):
     """Every reranker scores the target third of the document highest (PosQ, appendix A.2)."""
 
     rule: Literal["agreement"] = "agreement"
-    """Left out: the rule of the recipe's paper, which is agreement for fineweb_posq."""
+    """The rule; default: the rule of the recipe's paper, agreement for fineweb_posq."""
     balance: bool = True
     """After the rule, downsample every position to the size of the smallest."""
 
@@ -135,7 +138,7 @@ class VerifyNecessity(VerifySection):
     """Every reranker scores the document higher with the evidence than without (PosIR, 2.3)."""
 
     rule: Literal["necessity"] = "necessity"
-    """Left out: the rule of the recipe's paper, which is necessity for posir."""
+    """The rule; default: the rule of the recipe's paper, necessity for posir."""
 
     rule_label = "span_necessity"
     parts = SPAN_PARTS
@@ -146,9 +149,9 @@ class VerifyMargin(VerifySection):
     """Every reranker puts the target third ahead by a margin (Controlled, section 3.1.3)."""
 
     rule: Literal["margin"] = "margin"
-    """Left out: the rule of the recipe's paper, which is margin for controlled."""
+    """The rule; default: the rule of the recipe's paper, margin for controlled."""
     threshold: float = Field(default=0.3, ge=-1, le=1)
-    """Smallest lead of the target over the best other third, in scores from 0 to 1. A change
+    """Smallest lead of the target over the best other third, in scores from 0 to 1. Changing it
     needs new scores only if the new threshold is below 0."""
 
     rule_label = "margin"
@@ -157,7 +160,7 @@ class VerifyMargin(VerifySection):
     def floor(self) -> float:
         """Smallest lead with which the next reranker scores the query: 0, or a threshold below 0.
 
-        It is not above 0, since the margin table counts queries at threshold 0, too.
+        It is never above 0, since the margin table also counts queries at threshold 0.
         """
         return min(0.0, self.threshold)
 
@@ -179,7 +182,7 @@ class VerifyMargin(VerifySection):
         return pl.when(~self.keeps).then(reason)
 
     def score_params(self, reranker: str) -> dict[str, Any]:
-        """Return the same with the floor as threshold: a higher one changes no scores."""
+        """Return the parameters with the floor as threshold: a higher one changes no scores."""
         return super().score_params(reranker) | {"threshold": self.floor}
 
 
@@ -204,10 +207,10 @@ MARGINS = TableSpec(
     "margins",
     (
         Column("query_id", STRING, "query id"),
-        Column("margin", FLOAT64, "consensus margin in [-1, 1]; null if there is none", True),
-        Column("reranker", STRING, "least favourable reranker, the first of equal ones", True),
+        Column("margin", FLOAT64, "consensus margin in [-1, 1]; null without a margin", True),
+        Column("reranker", STRING, "least favourable reranker; in a tie the first", True),
         Column("is_exact", BOOL, "false if margin is null or an upper bound: scoring ended early"),
-        Column("reason", STRING, "why there is no margin; empty if there is one"),
+        Column("reason", STRING, "why the margin is null; else empty"),
     ),
     key=("query_id",),
 )
@@ -218,10 +221,10 @@ MARGINS = TableSpec(
 def target_leads(
     scores: pl.DataFrame, targets: pl.DataFrame, *, rerankers: Sequence[str], parts: Sequence[str]
 ) -> pl.DataFrame:
-    """Compute how far the best target part of a query leads its best other part.
+    """Return how far the best target part of a query leads its best other part.
 
-    ``scores`` are SEGMENT_SCORES rows; those of other queries, rerankers and parts are ignored.
-    ``targets`` has ``query_id`` and ``targets``; a query that cannot be compared has no row.
+    ``scores`` are SEGMENT_SCORES rows; rows of other queries, rerankers and parts are ignored.
+    ``targets`` has ``query_id`` and ``targets``; a query that cannot be compared gets no row.
     Returns a row per query and reranker that scored it: ``query_id``, ``reranker``,
     ``reranker_index``, and ``lead``, null if a part has no text.
     """
@@ -241,13 +244,13 @@ def target_leads(
 def deciding_leads(
     section: VerifySection, scores: pl.DataFrame, targets: pl.DataFrame
 ) -> pl.DataFrame:
-    """Find the lead that decides on each query, by the section's rule.
+    """Return the lead that decides on each query, by the section's rule.
 
     Scoring of a query stops at the first reranker under which its lead is null or too small to
-    continue; that lead decides. If none stops it, its smallest lead decides, of equal ones the
+    continue; that lead decides. If no reranker stops it, the smallest lead decides, in a tie the
     first. ``scores`` and ``targets`` are as in `target_leads`. Returns a row per query, in order of
     ``targets``: ``query_id, reranker_index, reranker, lead, continues`` (false if scoring stopped),
-    and ``reason``, why there is no lead. A query that cannot be compared has no reranker either.
+    and ``reason``, why the lead is null. A query that cannot be compared also has no reranker.
     """
     parts, continues = section.parts, section.continues_scoring.fill_null(False)
     leads = target_leads(scores, targets, rerankers=section.rerankers, parts=parts)
@@ -267,12 +270,12 @@ def deciding_leads(
 
 
 def consensus_margins(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
-    """Return MARGINS rows: the consensus margin of every query, its smallest lead over the panel.
+    """Return MARGINS rows: each query's consensus margin, its smallest lead over the panel.
 
-    ``deciding`` is made by `deciding_leads`. Scoring of a query stops at the first reranker under
-    which its lead is below the section's floor. That lead is then its margin, an upper bound of the
-    exact one (``is_exact`` is false unless this reranker is the last). Both margins are below the
-    floor, so counts at thresholds from the floor on are exact.
+    ``deciding`` has the rows of `deciding_leads`. If a lead is below the section's floor, scoring
+    stops and that lead becomes the margin, an upper bound of the exact one (``is_exact`` is false
+    unless this reranker is the last). Both are below the floor, so counts at thresholds from the
+    floor on are exact.
     """
     lead, is_last = pl.col("lead"), pl.col("reranker_index") == len(section.rerankers) - 1
     margins = deciding.with_columns(
@@ -286,22 +289,22 @@ def consensus_margins(section: VerifySection, deciding: pl.DataFrame) -> pl.Data
 def decide_verify(section: VerifySection, deciding: pl.DataFrame) -> pl.DataFrame:
     """Return DECISIONS rows by the section's rule, one per row of ``deciding`` and in its order.
 
-    ``deciding`` is made by `deciding_leads`. ``score`` is the lead that decided, ``decided_by`` its
-    reranker.
+    ``deciding`` has the rows of `deciding_leads`. ``score`` is the lead that decided,
+    ``decided_by`` its reranker.
     """
-    named = deciding.rename({"query_id": "item_id", "reranker": "decided_by"})
+    renamed = deciding.rename({"query_id": "item_id", "reranker": "decided_by"})
     reason = pl.coalesce("reason", section.drop_reason)
-    return make_decisions(named.with_columns(score="lead"), reason)
+    return make_decisions(renamed.with_columns(score="lead"), reason)
 
 
 def parts_to_score(
     section: VerifySection, scores: pl.DataFrame, candidates: pl.DataFrame
 ) -> pl.DataFrame:
-    """List what the section's last reranker has to score: queries no earlier one has stopped.
+    """Return the parts of queries that the section's last reranker has to score.
 
-    ``section`` is made of `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of
-    the earlier rerankers. Returns ``query_id`` and ``part``, in order of the candidates and the
-    parts.
+    These are the queries that no earlier reranker stopped. ``section`` comes from
+    `VerifySection.score_params`; ``scores`` has the SEGMENT_SCORES rows of the earlier rerankers.
+    Returns ``query_id`` and ``part``, in order of the candidates and the parts.
     """
     targets, parts = target_parts(candidates, section.parts), section.parts
     targets = targets.filter(incomparable_reason(parts).is_null())
@@ -315,10 +318,10 @@ def parts_to_score(
 
 @stage("verify", version=3)
 def run_verify(job: Job) -> None:
-    """Decide on every candidate; write those kept, those dropped, and the counts of both.
+    """Decide on every candidate; write the kept ones, the dropped ones, and the counts.
 
     Inputs: ``candidates``, ``documents``, ``sampling``, and ``scores``, the SEGMENT_SCORES of the
-    rerankers in order. Outputs: rows, dropped and flow; of the margin rule also margins,
+    rerankers in order. Outputs: rows, dropped and flow; under the margin rule also margins,
     margin_table (Controlled, table 6) and cell_table (table 8).
 
     Raises
@@ -332,18 +335,19 @@ def run_verify(job: Job) -> None:
 
 
 def verify(section: VerifySection, domain: DomainJob) -> Filtered:
-    """Decide on the candidates of a domain, and balance those kept where the section says so.
+    """Decide on the candidates of a domain, and balance the kept ones if the section requires it.
 
-    A query with two targets (Myopic) counts at both in margin_table, and in cell_table only at the
-    position that the single-tag rule gives it.
+    A query with two targets (Myopic) counts at both in margin_table; in cell_table it counts only
+    at the position of the single-tag rule.
     """
-    entered, scores = domain.read("candidates", CANDIDATES), domain.read("scores", SEGMENT_SCORES)
-    facts = candidate_facts(entered, domain.read("documents", DOCUMENTS))
+    candidates = domain.read("candidates", CANDIDATES)
+    scores = domain.read("scores", SEGMENT_SCORES)
+    facts = candidate_facts(candidates, domain.read("documents", DOCUMENTS))
     length_bins = length_bins_of(domain.read("sampling", SAMPLING))
-    targets = target_parts(entered, section.parts)
+    targets = target_parts(candidates, section.parts)
     deciding = deciding_leads(section, scores, targets)
     rules = [Rule(section.rule_label, decide_verify(section, deciding), facts)]
-    kept = kept_items(entered, rules[0].decisions)
+    kept = kept_items(candidates, rules[0].decisions)
     if section.balance:
         on_empty = domain.job.value("on_empty", OnEmpty, default="fail")
         balanced = balance_positions(evidence_targets(kept), seed=section.seed, on_empty=on_empty)

@@ -1,6 +1,6 @@
-"""What `results/BENCHMARK` holds of a built benchmark: datasets by language and domain, and runs.
+"""Datasets and runs of a built benchmark in `results/BENCHMARK`, by language and domain.
 
-A dataset is one language and domain: its queries search its corpus and nothing else.
+A dataset is one language and domain: its queries search only its corpus.
 """
 
 import logging
@@ -21,14 +21,14 @@ from psibench.tables.schemas import CORPUS, QRELS, QUERIES, STATISTICS
 
 logger = logging.getLogger("psibench")
 
-TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
+BENCHMARK_TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
 
 
 @dataclass(frozen=True)
 class Dataset:
     """One language and domain of a benchmark.
 
-    ``folder`` has the tables of the language, or of a part of its domains: data/LANGUAGE or
+    ``folder`` has the tables of the language, or of some of its domains: data/LANGUAGE or
     data/LANGUAGE/1-of-2.
     """
 
@@ -42,32 +42,33 @@ class Dataset:
         return f"{self.language}/{self.domain}"
 
     def path(self, table: str) -> Path:
-        """Where one of its tables lies, with the rows of other domains in it."""
+        """Return the path of one of its tables, which may have other domains too."""
         return self.folder / f"{table}.parquet"
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Read its rows of a table, all columns or some; InputError if they do not fit the schema.
+        """Read its rows of a table without ``language`` and ``domain``.
 
-        ``language`` and ``domain`` are not among the columns.
+        ``columns`` None reads all other columns. Raises InputError if the rows do not fit the
+        schema.
         """
         rows = OfDomain(str(self.path(table)), self.domain)
         if columns is None:
-            return read_table(rows, TABLES[table])
-        return read_columns(rows, TABLES[table], columns)
+            return read_table(rows, BENCHMARK_TABLES[table])
+        return read_columns(rows, BENCHMARK_TABLES[table], columns)
 
     @property
     def identical_ids(self) -> IdenticalIds:
-        """`identical_ids` of its benchmark; auto: not recorded."""
+        """`identical_ids` of its benchmark; auto if it was not recorded."""
         return identical_ids_of(self.path("queries"))
 
 
 def identical_ids_of(queries: Path) -> IdenticalIds:
-    """Return `identical_ids` of the benchmark that a table of queries is of; auto: not recorded."""
+    """Return `identical_ids` of the benchmark of a queries table; auto if not recorded."""
     params = (read_provenance(queries) or {}).get("params") or {}
     domains = params.get("domains")
     each = list(domains.values()) if isinstance(domains, Mapping) else [params]
-    found = {one.get("identical_ids", "keep" if "recipe" in one else "auto") for one in each}
-    return found.pop() if len(found) == 1 else "auto"
+    settings = {one.get("identical_ids", "keep" if "recipe" in one else "auto") for one in each}
+    return settings.pop() if len(settings) == 1 else "auto"
 
 
 def find_datasets(
@@ -76,12 +77,12 @@ def find_datasets(
     languages: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
 ) -> list[Dataset]:
-    """List the languages and domains of a benchmark, sorted; those named, or all.
+    """List the datasets of a benchmark, sorted; all, or only some languages and domains.
 
-    Those of an earlier run that the last one did not have are there, too, with a warning.
+    Datasets that only an earlier run made are included, with a warning.
 
-    Raises InputError if there is none, one that is named is not there, one is in the tables of two
-    folders, or one lacks a table.
+    Raises InputError if a benchmark has no dataset, a chosen language or domain does not exist, a
+    dataset is in the tables of two folders, or it lacks a table.
     """
     data = benchmark / "data"
     folders = sorted({path.parent for path in data.rglob("corpus.parquet")})
@@ -94,13 +95,13 @@ def find_datasets(
     for one, other in pairwise(every):
         if one.name == other.name:
             raise InputError(
-                f"{one.name} is in two tables, of runs that sliced the language otherwise: "
-                f"{one.path('corpus')}, {other.path('corpus')}; delete the folder of the older one"
+                f"{one.name} is in two tables, since two runs divided the domains differently: "
+                f"{one.path('corpus')}, {other.path('corpus')}; delete the older folder"
             )
     if not every:
         raise InputError(
-            f"{benchmark}: no table data/LANGUAGE/corpus.parquet in it; name the folder of a "
-            "benchmark in results/, as in results/python-docs"
+            f"{benchmark}: has no table data/LANGUAGE/corpus.parquet; give the folder of a "
+            "benchmark in results/, e.g. results/python-docs"
         )
     datasets = [
         one
@@ -110,45 +111,47 @@ def find_datasets(
     ]
     for kind, wanted in (("language", languages), ("domain", domains)):
         if lost := sorted(set(wanted or ()) - {getattr(one, kind) for one in datasets}):
-            there = ", ".join(one.name for one in every)
+            allowed = ", ".join(one.name for one in every)
             raise InputError(
-                f"{kind}s: no dataset of {', '.join(lost)} among those chosen; the benchmark has "
-                f"{there}"
+                f"{kind}s: the choice has no dataset of {', '.join(lost)}; the benchmark has "
+                f"{allowed}"
             )
-    counted = benchmark / "statistics.parquet"  # of the last run, where it had come so far
-    if counted.is_file():
-        last = set(read_columns(counted, STATISTICS, ["language", "domain"]).iter_rows())
+    statistics = benchmark / "statistics.parquet"  # of the last run, if it got this far
+    if statistics.is_file():
+        last = set(read_columns(statistics, STATISTICS, ["language", "domain"]).iter_rows())
         if left := [one.name for one in datasets if (one.language, one.domain) not in last]:
             logger.warning(
-                "left from an earlier run, and no part of the last one: %s; delete what does not "
-                "belong to the benchmark",
+                "datasets from an earlier run that the last run did not make: %s; delete them "
+                "unless they belong to the benchmark",
                 ", ".join(left),
             )
     for dataset in datasets:
-        if lacking := [table for table in TABLES if not dataset.path(table).is_file()]:
-            place = Path("results", benchmark.resolve().name, dataset.folder.relative_to(benchmark))
+        if lacking := [table for table in BENCHMARK_TABLES if not dataset.path(table).is_file()]:
+            folder = Path(
+                "results", benchmark.resolve().name, dataset.folder.relative_to(benchmark)
+            )
             raise InputError(
-                f"{dataset.folder}: no {', '.join(lacking)}; make what is lacking with `psibench "
-                f"run CONFIG {' '.join(f'{place}/{table}.parquet' for table in lacking)}`"
+                f"{dataset.folder}: missing {', '.join(lacking)}; make these tables with `psibench "
+                f"run CONFIG {' '.join(f'{folder}/{table}.parquet' for table in lacking)}`"
             )
     return datasets
 
 
 def _domains_in(corpus: Path) -> list[str]:
-    """List the domains of a table; InputError if it has none: an older version made it."""
+    """List the domains of a table; raise InputError if an older version made it."""
     if not has_domains(corpus):
         raise InputError(
-            f"{corpus}: no column 'domain' in it; an older psibench wrote a table for each domain. "
+            f"{corpus}: has no column 'domain'; an older psibench wrote a table for each domain. "
             "Make the benchmark again with `psibench run`"
         )
     return read_columns(corpus, CORPUS, [DOMAIN.name])[DOMAIN.name].unique().to_list()
 
 
 def prefixed_domains(datasets: Sequence[Dataset]) -> set[str]:
-    """Name the domains that stand before all of their own ids, in every language."""
-    named = {dataset.domain for dataset in datasets}
+    """Return the domains that are the prefix of all of their ids, in every language."""
+    every = {dataset.domain for dataset in datasets}
     bare = {dataset.domain for dataset in datasets if not _all_prefixed(dataset)}
-    return named - bare
+    return every - bare
 
 
 def _all_prefixed(dataset: Dataset) -> bool:
@@ -161,8 +164,8 @@ def _all_prefixed(dataset: Dataset) -> bool:
 
 
 @dataclass(frozen=True)
-class Run:
-    """The file of one model's ranking of one language pair."""
+class BuiltRun:
+    """The run file of one model for one language pair."""
 
     model: str
     query_language: str
@@ -171,17 +174,17 @@ class Run:
 
 
 SCORED_RUN = re.compile(r"(?P<view>[^/]+)/(?P<path>runs/[^/]+/[^/]+\.parquet)$")
-"""The path of a run, among those that scores were made of."""
+"""Path of a run among the inputs of scores."""
 
 
-def find_runs(benchmark: Path, languages: Sequence[str]) -> list[Run]:
-    """List the runs over corpora and by queries of these languages, by pair and model.
+def find_runs(benchmark: Path, languages: Sequence[str]) -> list[BuiltRun]:
+    """List the runs whose queries and corpus are in these languages, by pair and model.
 
-    A benchmark may have been scored by the runs of another view, which have more queries: the
-    provenance of its scores names them.
+    A benchmark's scores may come from the runs of another view with more queries; the provenance of
+    the scores lists these.
     """
     pairs = {
-        f"{asked}-{searched}": (asked, searched) for asked in languages for searched in languages
+        f"{queries}-{corpus}": (queries, corpus) for queries in languages for corpus in languages
     }
     own = sorted((benchmark / "runs").glob("*/*.parquet"))
     scores = [benchmark / "scores" / f"{pair}.parquet" for pair in pairs]
@@ -195,5 +198,5 @@ def find_runs(benchmark: Path, languages: Sequence[str]) -> list[Run]:
     by_model = {
         (path.parent.name, path.stem): path for path in [*scored, *own] if path.stem in pairs
     }
-    found = [Run(model, *pairs[pair], path) for (model, pair), path in by_model.items()]
-    return sorted(found, key=lambda run: (run.corpus_language, run.query_language, run.model))
+    runs = [BuiltRun(model, *pairs[pair], path) for (model, pair), path in by_model.items()]
+    return sorted(runs, key=lambda run: (run.corpus_language, run.query_language, run.model))

@@ -1,4 +1,4 @@
-"""Stage ``import_run``: the run of a system outside psibench, ranked by the project's own rule."""
+"""Stage ``import_run``: imports the run of an external system and ranks it by psibench's rule."""
 
 import logging
 from dataclasses import replace
@@ -23,15 +23,15 @@ logger = logging.getLogger("psibench")
 def run_import_run(job: Job) -> None:
     """Read the run of one language pair on all domains, rank it and write it.
 
-    Inputs: ``queries``, of the query language: who asks, and ``judged``, of the corpus language:
-    what the positives are called there. Parameters: ``prefix_ids``, whether the benchmark puts
-    ``{domain}/`` before its ids. A file of one domain may then have its ids as published: where
-    none of its query ids is known as it stands, ids of queries and documents get the prefix.
-    ``top_k`` documents are kept per query. ``remove_identical_ids``, whether a query's ranking is
-    without the document of the same id; the file's next ones move up.
+    Inputs: ``queries`` in the query language, and ``judged``, the same queries in the corpus
+    language with the ids of their positives there. Parameters: ``top_k``, the documents to keep per
+    query; ``prefix_ids``, whether the benchmark puts ``{domain}/`` before its ids;
+    ``remove_identical_ids``, whether to remove the document with the query's id, so that the next
+    ones move up. A file of one domain may have the published ids: if the benchmark has none of its
+    query ids, ids of queries and documents get the prefix.
 
-    Raises InputError if a file cannot be read, holds none of the queries or none of their
-    positives, or has queries the benchmark lacks and the entry does not ignore them.
+    Raises InputError if a file cannot be read, or has none of the queries or none of their
+    positives, or has queries that the benchmark lacks and the entry does not ignore them.
     """
     entry, model = job.section(RunFilesModel, "entry"), job.value("model", str)
     decides = {
@@ -52,11 +52,11 @@ def run_import_run(job: Job) -> None:
         for domain in job.domains()
     ]
     if not per_domain:
-        _, asked, positives = zip(*parts, strict=True)
-        parts = [("", pl.concat(asked), pl.concat(positives))]
+        _, queries, positives = zip(*parts, strict=True)
+        parts = [("", pl.concat(queries), pl.concat(positives))]
     frames, n_removed = [], 0
     for path, (name, known, wanted) in zip(files, parts, strict=True):
-        if known.is_empty():  # the domain was left out in this language
+        if known.is_empty():  # the language lacks this domain
             continue
         part = None if entry.part is None else entry.part.format(**labels, domain=name)
         file = read_run(Path(path), run_format=entry.format, part=part)
@@ -89,11 +89,11 @@ def run_import_run(job: Job) -> None:
     )
 
 
-def _prefixed(found: pl.DataFrame, known: pl.DataFrame, domain: str) -> pl.DataFrame:
-    """Put the domain before all ids of a run that knows no query as it stands."""
-    if found.get_column("query_id").is_in(known.get_column("_id").implode()).any():
-        return found
-    return found.with_columns(
+def _prefixed(run: pl.DataFrame, known: pl.DataFrame, domain: str) -> pl.DataFrame:
+    """Put the domain before all ids of a run that has none of the known query ids."""
+    if run.get_column("query_id").is_in(known.get_column("_id").implode()).any():
+        return run
+    return run.with_columns(
         pl.concat_str(pl.lit(f"{domain}/"), pl.col(column)).alias(column)
         for column in ("query_id", "doc_id")
     )

@@ -1,1 +1,1 @@
-"""How benchmarks are made: documents drawn from a source, queries by one recipe a file."""
+"""Recipes that make benchmarks: one module per recipe."""

@@ -1,9 +1,8 @@
-"""Stage ``ask``: from documents to a language model's outcomes, and to a task's table.
+"""Stage ``ask``: sends a task's requests to a language model and writes the task's tables.
 
-A job asks one shard of one task about all domains of a language, and makes that shard's table of
-the outcomes. How a model is asked (address, concurrency, patience, budget, prices) decides no
-answer, so it is no parameter of a rule and no reason to rerun: a job reads it from the config it
-was started with.
+A job asks one shard of one task about all domains of a language. The model's address, concurrency,
+timeouts, budget and prices change no answer. They are therefore not rule parameters: a job reads
+them from the config it was started with.
 """
 
 import json
@@ -17,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.generate.base import REPLY_DETAIL_CHARS
 from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import step_spec, tasks_of
 from psibench.lines import read_records
@@ -56,14 +56,13 @@ from psibench.translate.translate import TranslateSection
 
 logger = logging.getLogger("psibench")
 
-DETAIL_CHARS = 200
 FILE_COLUMNS = ("id", "language", "translation")
-"""What a line of a file of translations has."""
+"""Required keys of each line in a file of translations."""
 
 
 @dataclass(frozen=True)
 class Asking:
-    """What is asked of whom: a task, its section, the language model under its id."""
+    """A task, its config section and prompt, and the language model that answers."""
 
     task: LlmTask
     section: LlmTaskSection
@@ -73,12 +72,12 @@ class Asking:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Parameters that decide the outcomes, apart from the documents."""
+        """Parameters that decide the outcomes, except for the documents."""
         return task_params(self.section, load_prompt(self.prompt)) | llm_params(self.llm)
 
 
 def llm_params(llm: LlmSettings) -> dict[str, Any]:
-    """Return the settings of a language model that decide its answers: parameters of the rule."""
+    """Return the language model's settings that decide its answers, as rule parameters."""
     params = llm.model_dump(mode="json", include={"model", "revision", "sampling", "reply_format"})
     if llm.file is not None:
         path = Path(llm.file)
@@ -87,13 +86,13 @@ def llm_params(llm: LlmSettings) -> dict[str, Any]:
 
 
 def task_params(section: LlmTaskSection, prompt: PromptTemplate) -> dict[str, Any]:
-    """Return the keys of a task's section that decide its items, and the template's hash."""
+    """Return the keys of a task's section that decide its requests, and the template's hash."""
     params = section.model_dump(mode="json", exclude={"llm", "prompt"})
     return params | {"prompt_hash": prompt.hash}
 
 
 def read_task_tables(task: LlmTask, domain: DomainJob) -> dict[str, pl.DataFrame]:
-    """Read the tables a task's items are made of, by name."""
+    """Read the tables that a task reads, by name."""
     return {
         name: domain.read(name, task.documents if name == DOCUMENTS_TABLE else step_spec(name))
         for name in task.reads
@@ -108,41 +107,42 @@ def ask_domains(
     prices: Mapping[str, Price],
     check_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Ask a job's shard of a task, of all domains at once, and make its tables.
+    """Ask a job's shard of a task about all of its domains and write the task's tables.
 
-    Outputs: ``outcomes`` and what they used (``usage``), ``rows``, ``dropped`` and ``flow``;
-    ``step`` is the task's place in FLOW. Answers are stored under ``store``/llm/ID as they arrive:
-    a job that is stopped or fails asks nothing twice. ``check_stop`` raises if it has to end now.
+    Outputs: ``outcomes``, their token counts in ``usage``, ``rows``, ``dropped`` and ``flow``.
+    ``step`` is the task's position in FLOW. Answers are stored under ``store``/llm/ID as they
+    arrive, so a stopped or failed job does not repeat requests. ``check_stop`` raises if the job
+    has to end now.
 
     Raises
     ------
     InputError
         If requests remain without a reply for a reason that may pass, if the server refuses all
-        requests, or if the budget is reached. Nothing is written then but the answers received.
+        requests, or if the budget is reached. Answers received until then stay in the store.
     """
     template, shard = load_prompt(asking.prompt), Slice.parse(job.value("portion", str, default=""))
     frames = [
         shard_documents(read_task_tables(asking.task, domain), shard) for domain in job.domains()
     ]
 
-    def requests() -> Iterator[AskItem]:  # ids are unique in a domain
+    def requests() -> Iterator[AskItem]:  # item ids are unique only within a domain
         for number, tables in enumerate(frames):
-            asked = task_requests(asking.task, asking.section, template, asking.llm, tables)
-            for item, request in asked:
+            of_domain = task_requests(asking.task, asking.section, template, asking.llm, tables)
+            for item, request in of_domain:
                 yield AskItem(f"{number}:{item.id}", request)
 
     items = [list(asking.task.items(tables, asking.section)) for tables in frames]
     n_items = sum(map(len, items))
     files = {str(asking.prompt): hash_file(asking.prompt)}
     if asking.llm.file is not None:
-        found = _from_file(asking, items)
+        outcomes = _from_file(asking, items)
         files[asking.llm.file] = hash_file(Path(asking.llm.file))
     else:
-        found = {}
+        outcomes = {}
         with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
 
             def keep(outcome: Outcome) -> None:
-                found[outcome.item_id] = outcome
+                outcomes[outcome.item_id] = outcome
                 progress.advance(1)
 
             totals = ask_all(
@@ -154,7 +154,7 @@ def ask_domains(
                 check_stop=check_stop,
             )
         logger.info(
-            "%s, %s: %d items, %d answered by the store, %d requests asked, %s",
+            "%s, %s: %d items, %d answered from the store, %d requests sent, %s",
             asking.task.name,
             asking.llm.model,
             totals.n_items,
@@ -163,12 +163,12 @@ def ask_domains(
             ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
         )
         _report_forms(asking, totals)
-    _refuse_unanswered(found.values(), n_items, asking)
+    _refuse_unanswered(outcomes.values(), n_items, asking)
     judge = {
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
         f"prompt:{asking.task.name}": template.hash,
     }
-    made: dict[str, Any] = {
+    record: dict[str, Any] = {
         "params": asking.params | {"task": asking.task.name, "shard": str(shard)},
         "files": files,
         "prompt_hash": template.hash,
@@ -177,34 +177,32 @@ def ask_domains(
         "queries_by": None if asking.task.judges else f"llm:{asking.llm.model}",
     }
     for number, domain in enumerate(job.domains()):
-        outcomes = [_outcome_row(item, found[f"{number}:{item.id}"]) for item in items[number]]
-        rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
-        domain.write("outcomes", rows, OUTCOMES, **made)
+        of_domain = [_outcome_row(item, outcomes[f"{number}:{item.id}"]) for item in items[number]]
+        rows = pl.DataFrame(of_domain, schema=OUTCOMES.empty().schema)
+        domain.write("outcomes", rows, OUTCOMES, **record)
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
-        domain.write("usage", usage, LLM_USAGE, **made)
+        domain.write("usage", usage, LLM_USAGE, **record)
         gathered = gather(asking.task, asking.section, frames[number], rows)
-        _warn_of_nothing(domain, asking.task, gathered)
-        domain.write("rows", gathered.rows, asking.task.spec, **made)
+        _warn_if_empty(domain, asking.task, gathered)
+        domain.write("rows", gathered.rows, asking.task.spec, **record)
         left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
-        domain.write("dropped", left_out, ATTRITION, **made)
-        domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **made)
+        domain.write("dropped", left_out, ATTRITION, **record)
+        domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **record)
 
 
-def _warn_of_nothing(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:
-    """Warn if a task keeps nothing of a domain."""
+def _warn_if_empty(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:
     for counts in gathered.flow:
         if counts.entered and not counts.kept:
             reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
-            place = domain.job.outputs["dropped"]
             warn(
-                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain.name}, "
-                f"{domain.language}: {reasons}. A row for each is in {place}"
+                f"{task.name} keeps none of the {counts.entered} {counts.unit} of {domain.name}, "
+                f"{domain.language}: {reasons}. {domain.job.outputs['dropped']} has a row for each"
             )
 
 
 def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
-    """Log how many replies had thoughts in them; warn of those whose form is of no use."""
+    """Log how many replies contained thoughts; warn if replies could not be parsed."""
     who = f"{asking.task.name}, {asking.llm.model}"
     if totals.n_with_thoughts:
         n = totals.n_with_thoughts
@@ -214,16 +212,16 @@ def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
     reasons = ", ".join(f"{reason} {n}" for reason, n in totals.form_reasons.most_common())
     n_without = sum(totals.statuses[status] for status in REASKED)
     warn(
-        f"{who}: {totals.form_reasons.total()} replies had no usable form ({reasons}). After "
+        f"{who}: {totals.form_reasons.total()} replies could not be parsed ({reasons}). After "
         f"{asking.llm.asking.max_reasks} further samples of each, {n_without} of {totals.n_items} "
-        "items have no value and are dropped. What helps is in docs/generation.md, "
-        '"Which part of a reply counts"'
+        'items have no value and are dropped. See docs/generation.md, "Which part of a reply '
+        'counts"'
     )
 
 
 def _usage_row(asking: Asking, template: PromptTemplate, outcomes: pl.DataFrame) -> dict[str, Any]:
-    """Sum up what outcomes used; items that asked the same share one request."""
-    asked = outcomes.unique("key", keep="first", maintain_order=True)
+    """Return a row of LLM_USAGE; items with the same request count once."""
+    requests = outcomes.unique("key", keep="first", maintain_order=True)
     names = ("input_tokens", "cached_input_tokens", "output_tokens")
     return {
         "stage": asking.task.name,
@@ -232,41 +230,45 @@ def _usage_row(asking: Asking, template: PromptTemplate, outcomes: pl.DataFrame)
         "backend": asking.llm.backend,
         "n_items": outcomes.height,
         "n_ok": outcomes.filter(pl.col("status") == "ok").height,
-        "n_requests": asked["n_replies"].sum(),
-        **{name: asked[name].sum() for name in names},
+        "n_requests": requests["n_replies"].sum(),
+        **{name: requests[name].sum() for name in names},
         "prompt_hash": template.hash,
     }
 
 
 def _from_file(asking: Asking, items: Sequence[Sequence[TaskItem]]) -> dict[str, Outcome]:
-    """Return the outcomes of a translator that is a file, by number of the domain and item.
+    """Return the outcomes of a file of translations, by ``DOMAIN_NUMBER:ITEM``.
 
-    Raises InputError if the task is no translation, or the file lacks a text or has one twice.
+    Raises InputError if the task is not a translation, or if the file lacks a translation or has
+    two of one text.
     """
     path, section = Path(str(asking.llm.file)), asking.section
     if not isinstance(section, TranslateSection) or asking.task.name.startswith("judge_"):
         raise InputError(
-            f"{asking.task.name}: language model {asking.llm_id!r} is a file of translations; it "
-            "can be a translator (translate.llm, translate.quality.translators), nothing else"
+            f"{asking.task.name}: language model {asking.llm_id!r} is a file of translations. "
+            "Use such a file only as a translator (translate.llm, translate.quality.translators)"
         )
     made: dict[str, str] = {}
     for line, record in read_records(path):
         if not all(isinstance(record.get(key), str) for key in FILE_COLUMNS):
             raise InputError(
-                f"{path}, line {line}: expected texts id, language and translation; found "
-                f"{', '.join(record)}"
+                f"{path}, line {line}: expected the keys id, language and translation, each with "
+                f"a text; found {', '.join(record)}"
             )
         if record["language"] != section.target_language:
             continue
         if record["id"] in made:
-            raise InputError(f"{path}, line {line}: {record['id']!r} is there twice")
+            raise InputError(
+                f"{path}, line {line}: second translation of {record['id']!r} to "
+                f"{section.target_language}; remove one of the two"
+            )
         made[record["id"]] = record["translation"]
     lacking = [item.id for of_domain in items for item in of_domain if item.id not in made]
     if lacking:
         raise InputError(
             f"{path}: {len(lacking)} of {sum(map(len, items))} texts have no translation to "
-            f"{section.target_language}, {lacking[0]!r} first. Add a line for each; an empty "
-            "translation counts as one that the system could not make"
+            f"{section.target_language}; the first is {lacking[0]!r}. Add a line for each. An "
+            "empty translation means that the system could not translate the text"
         )
     return {
         f"{number}:{item.id}": Outcome(
@@ -285,20 +287,20 @@ def _from_file(asking: Asking, items: Sequence[Sequence[TaskItem]]) -> dict[str,
 
 
 def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking) -> None:
-    """Raise InputError if items have no reply and might have one the next time, or none has one."""
-    found = list(outcomes)
-    failed = [o for o in found if o.status == "failed"]
-    if len(failed) < len(found):  # a request refused among others speaks for itself alone
+    """Raise InputError if a retry may give missing replies, or if the server refused them all."""
+    every = list(outcomes)
+    failed = [o for o in every if o.status == "failed"]
+    if len(failed) < len(every):  # other requests got replies, so a refusal concerns one item
         failed = [o for o in failed if not o.is_rejected]
     if not failed:
         return
     reasons = Counter(outcome.reason for outcome in failed)
     may_pass = not all(outcome.is_rejected for outcome in failed)
     advice = (
-        "run again to ask the rest"
+        "run again to send the remaining requests"
         if may_pass
-        else "asked again, these would be refused again: mend what the server names first (the "
-        "model's settings in `llms:`, or the length of the documents)"
+        else "the server would refuse these requests again, so first fix the cause that it "
+        "reports (the model's settings in `llms:`, or the length of the documents)"
     )
     raise InputError(
         f"{asking.task.name}: {len(failed)} of {n_items} requests to {asking.llm.model} got no "
@@ -326,7 +328,7 @@ def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-# What is made of outcomes
+# From outcomes to a task's tables
 
 
 def gather(
@@ -335,27 +337,27 @@ def gather(
     tables: Mapping[str, pl.DataFrame],
     outcomes: pl.DataFrame,
 ) -> Gathered:
-    """Make a task's rows; unusable replies are added to what it dropped, with their reasons.
+    """Return a task's rows, and the items it dropped, including those without a usable reply.
 
-    ``char_length`` of what was dropped is that of its document.
+    ``char_length`` of a dropped item is the length of its document.
     """
     usable = outcomes.filter(pl.col("status") == "ok")
-    found = task.gather(tables, section, replied(usable))
+    gathered = task.gather(tables, section, replied(usable))
     unusable = _unusable(task, outcomes.filter(pl.col("status") != "ok"))
-    dropped = pl.concat([unusable, found.dropped]).drop("char_length")
+    dropped = pl.concat([unusable, gathered.dropped]).drop("char_length")
     lengths = tables["documents"].select(
         doc_id="_id", char_length=pl.col("text").str.len_chars().cast(pl.Int32)
     )
     dropped = dropped.join(lengths, on="doc_id", how="left", maintain_order="left")
     counts = {task.unit: Flow(task.unit, outcomes.height, usable.height)}
-    for flow in found.flow:
+    for flow in gathered.flow:
         n_unusable = outcomes.height - usable.height if flow.unit == task.unit else 0
         counts[flow.unit] = Flow(flow.unit, flow.entered + n_unusable, flow.kept)
-    return Gathered(found.rows, dropped, tuple(counts.values()))
+    return Gathered(gathered.rows, dropped, tuple(counts.values()))
 
 
 def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Turn outcomes without a value into dropped rows: the status is the reason."""
+    """Return a dropped row for each outcome without a value; its status is the reason."""
     return dropped_frame(
         Dropped(
             task.name,
@@ -363,7 +365,7 @@ def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
             row["item_id"],
             row["doc_id"],
             row["status"],
-            f"{row['reason']}: {row['reply'] or ''}"[:DETAIL_CHARS],
+            f"{row['reason']}: {row['reply'] or ''}"[:REPLY_DETAIL_CHARS],
             target_position=row["target_position"],
         )
         for row in outcomes.iter_rows(named=True)
@@ -373,30 +375,30 @@ def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
 # The stage
 
 
-def asked_of(
+def read_asking(
     config: Mapping[str, Any], *, benchmark: str, task: str, language: str, prompt: str | Path
 ) -> tuple[Asking, dict[str, Price]]:
-    """Return what an ``ask`` job asks of whom, and the prices, from the composed config."""
+    """Return the task and model of an ``ask`` job, and the prices, from the composed config."""
     section = parse_benchmark(config["benchmarks"][benchmark])
-    found = translation_task(task)
-    if found is not None:
+    llm_task = translation_task(task)
+    if llm_task is not None:
         chosen: LlmTaskSection = translating_section(
             section.translate, task, source_language=section.language, language=language
         )
     else:
         assert isinstance(section, GeneratedBenchmark)
-        ((found, chosen),) = (one for one in tasks_of(section) if one[0].name == task)
+        ((llm_task, chosen),) = (one for one in tasks_of(section) if one[0].name == task)
     llm = LlmSettings.model_validate(config["llms"][chosen.llm])
-    return Asking(found, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
+    return Asking(llm_task, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
 
 
 @stage("ask", version=7)
-def ask(job: Job) -> None:
-    """Ask a shard of a task about all domains of a language, and make its tables.
+def run_ask(job: Job) -> None:
+    """Ask a shard of a task about all domains of a language and write the task's tables.
 
     Inputs: the tables that the task reads, and ``prompt``. Outputs: see `ask_domains`.
     """
-    asking, prices = asked_of(
+    asking, prices = read_asking(
         job.config,
         benchmark=job.value("benchmark"),
         task=job.value("task"),

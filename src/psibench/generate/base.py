@@ -1,4 +1,4 @@
-"""What recipes share: the parts of their config sections, and the tables they return."""
+"""Config sections and tables that the recipes share."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,10 +35,10 @@ from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.text.passages import PAGE_STARTS, PAGES
 from psibench.translate.steps import Translate
 
-BucketScheme = Annotated[
+BucketSchemeName = Annotated[
     str, StringConstraints(pattern=r"^(squad|thirds|thirds-every-tag|relative-[1-9][0-9]?)$")
 ]
-BucketSchemes = Annotated[list[BucketScheme], AfterValidator(refuse_repeats)]
+BucketSchemes = Annotated[list[BucketSchemeName], AfterValidator(refuse_repeats)]
 PAIR_PATTERN = rf"^{LANGUAGE_PATTERN[1:-1]}-{LANGUAGE_PATTERN[1:-1]}$"
 CrossLingual = Annotated[
     list[Annotated[str, StringConstraints(pattern=PAIR_PATTERN)]], AfterValidator(refuse_repeats)
@@ -47,7 +47,7 @@ CrossLingual = Annotated[
 
 def _refuse_all(domain: str) -> str:
     if domain == ALL:
-        raise ValueError("'all' stands for all domains together; use another name")
+        raise ValueError("'all' means all domains together; use another name")
     return domain
 
 
@@ -64,7 +64,7 @@ class QuestionCorpus(Section):
     source: QuestionSource
 
 
-class Corpus(Section):
+class TextCorpus(Section):
     """Text of one domain in one language."""
 
     domain: Domain
@@ -80,37 +80,37 @@ LengthBuckets = bool | Annotated[list[StrictInt], AfterValidator(refuse_odd_edge
 
 
 class BenchmarkBase(Section):
-    """What every benchmark has, whatever its recipe."""
+    """Keys of every benchmark, whatever its recipe."""
 
     language: Language = "eng-Latn"
-    """Language and script of queries and documents, as in eng-Latn."""
+    """Language and script of queries and documents, e.g. eng-Latn."""
     domain: Domain = "general"
     """Name of the text's domain; a folder in results/."""
     description: str = ""
     """One line for the report."""
     length_buckets: LengthBuckets = False
     """Also report by tokens of the positive. True: PosIR's Q1 to 512, Q2 to 1,024, Q3 to 1,536, Q4
-    above; or your own edges, as [2048, 8192, 16384] for texts of up to 32,768 tokens: L1 1-2048, L2
-    2049-8192, L3 8193-16384, L4 above 16384."""
+    above. Or your own edges, e.g. [2048, 8192, 16384] for texts of up to 32,768 tokens: L1 1-2048,
+    L2 2049-8192, L3 8193-16384, L4 above 16384."""
     on_empty: OnEmpty = "drop"
-    """What to do if no query is left of a domain in a language, as after cleaning. drop: leave the
-    domain out in that language, with a warning. fail: stop. If nothing is left at all, or there is
-    one domain in one language, a run stops in any case."""
+    """What to do if a domain has no queries left in a language, e.g. after cleaning. drop: leave
+    the domain out in that language, with a warning. fail: stop. A run always stops if nothing is
+    left at all, or if the benchmark has only one domain in one language."""
     models: ModelIds | None = Field(default=None, min_length=1)
-    """Those of `models` that are evaluated on this benchmark; null: all."""
+    """Models to evaluate on this benchmark, ids from `models`; null: all."""
     first_stage: ModelId | None = None
-    """Model whose run the rerankers share on this benchmark; null: search.first_stage. A reranker's
-    own first_stage goes before it."""
+    """Model whose run the rerankers rerank on this benchmark; null: search.first_stage. A
+    reranker's first_stage overrides it."""
     cross_lingual: CrossLingual | None = None
-    """Cross-lingual pairs QUERIES-DOCUMENTS, as spa-Latn-eng-Latn: queries of one language search
+    """Cross-lingual pairs QUERIES-DOCUMENTS, e.g. spa-Latn-eng-Latn: queries of one language search
     the documents of another. Null: from each translation to the language it was made from."""
     translate: Translate | None = None
-    """Corpora and queries in further languages by a language model; null: none."""
+    """Translation of corpora and queries to further languages by a language model; null: none."""
     parts: int | None = Field(default=None, ge=1)
-    """Jobs that each step of a language is cut into, by domains. Null: as many as leave each up to
-    150,000 of the documents drawn."""
+    """Number of jobs for each step of a language; each job takes some of the domains. Null: enough
+    jobs that each has up to 150,000 of the documents drawn."""
 
-    if TYPE_CHECKING:  # keys of each, and of some
+    if TYPE_CHECKING:  # all recipes have `source`, some have `corpora`
         source: Any
         corpora: Any
 
@@ -119,66 +119,70 @@ class BenchmarkBase(Section):
         if "corpora" not in type(self).model_fields:
             return self
         if (self.source is None) == (self.corpora is None):
-            raise ValueError("give either `source` (one corpus) or `corpora` (a list of them)")
+            raise ValueError("give either `source` (one corpus) or `corpora` (a list of corpora)")
         places = [(one.language or self.language, one.domain) for one in self.corpora or ()]
         repeated = sorted({place for place in places if places.count(place) > 1})
         if repeated:
-            named = ", ".join(f"{domain} in {language}" for language, domain in repeated)
-            raise ValueError(f"corpora: named more than once: {named}")
+            listed = ", ".join(f"{domain} in {language}" for language, domain in repeated)
+            raise ValueError(f"corpora: listed more than once: {listed}")
         return self
 
     def files(self) -> list[str]:
-        """List the local files it is read from, in order; none for a name on the hub."""
+        """List the local files of the source, in order; none for a dataset on the hub."""
         return local_files(self.source)
 
     def revisions(self) -> dict[str, str]:
-        """Return the pinned revision of what is read from the hub, as provenance records it."""
+        """Return the pinned revisions of the hub datasets it reads, as provenance records them."""
         return dataset_revisions(self.source)
 
 
 class GeneratedBenchmark(BenchmarkBase):
-    """What the recipes share whose queries a language model writes."""
+    """Keys shared by recipes whose queries a language model writes."""
 
     recipe: str
     source: DocumentSource | None = None
-    corpora: list[Corpus] | None = Field(default=None, min_length=1)
-    """Several domains or languages, each with a source; in place of `source`."""
+    corpora: list[TextCorpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; use instead of `source`."""
     sample: Sample
-    """Drawn from each domain in each language."""
+    """Sample of documents drawn from each domain in each language."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
     shards: int = Field(default=1, ge=1, le=10_000)
-    """Jobs that each task of the language model is cut into in a language, by documents."""
+    """Number of jobs for each task of the language model in a language; each takes some of the
+    documents."""
     verify: Verify | None = None
     """Rerankers that filter the candidates; without them every candidate becomes a query."""
     grade: Grade | None = None
-    """A language model that filters what the rerankers left."""
+    """A language model that filters the candidates that the rerankers kept."""
     audit: Audit | None = None
-    """A language model that says how good the margin is; needs `verify` by margin."""
+    """A language model that measures how well the margin filters; needs `verify` with `rule:
+    margin`."""
     false_negatives: NegativesProtocol | None = None
-    """What is done about documents that answer a query and are not its positive; null or none:
-    nothing. BENCHMARK-raw is the benchmark before it."""
+    """How to treat documents that answer a query but are not its positive; null or none: leave
+    them. BENCHMARK-raw is the benchmark before the treatment."""
     tiny: Tiny | None = None
-    """A small subset of the queries, evaluated too, under the id BENCHMARK-tiny."""
+    """A small subset of the queries, also evaluated, with the id BENCHMARK-tiny."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
     paper_rule: ClassVar[str]
-    """The rule of `verify` that the recipe's paper has."""
+    """The rule of `verify` that the recipe's paper uses."""
 
     @property
     def filters(self) -> list[str]:
-        """Names of the filters that its candidates pass, in order."""
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        of = {
-            name: part.flow_step for name, part in found.items() if isinstance(part, FilterSection)
+        """Names of the filters that the candidates pass, in order."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        steps = {
+            name: section.flow_step
+            for name, section in fields.items()
+            if isinstance(section, FilterSection)
         }
-        return sorted(of, key=of.__getitem__)
+        return sorted(steps, key=steps.__getitem__)
 
     @model_validator(mode="before")
     @classmethod
     def _complete_verify(cls, given: Any) -> Any:
-        """Let `verify` without a rule mean the one of the recipe's paper, `none` no protocol."""
+        """Fill in the paper's rule where `verify` has none; read `none` as no protocol."""
         if not isinstance(given, Mapping):
             return given
         verify = given.get("verify")
@@ -192,7 +196,7 @@ class GeneratedBenchmark(BenchmarkBase):
     def _audit_has_margins(self) -> "GeneratedBenchmark":
         if self.audit is not None and not isinstance(self.verify, VerifyMargin):
             raise ValueError(
-                "audit goes by strata of the margin: it needs `verify` with `rule: margin`"
+                "audit draws queries by margin, so it needs `verify` with `rule: margin`"
             )
         return self
 
@@ -203,10 +207,10 @@ LIMIT = "limit"
 
 @dataclass(frozen=True)
 class Build:
-    """A benchmark's tables: CORPUS, QUERIES and QRELS rows, and what was dropped, with reasons.
+    """A benchmark's CORPUS, QUERIES and QRELS rows, and the rows that were dropped.
 
-    ``dropped`` has the ATTRITION columns less ``language`` and ``domain``, which the recipe does
-    not know. ``flow`` has the counts of each stage that drops rows, in order: (stage, counts).
+    ``dropped`` has the ATTRITION columns except ``language`` and ``domain``, which the recipe does
+    not know. ``flow`` has (stage, counts) for each stage that drops rows, in order.
     """
 
     corpus: pl.DataFrame
@@ -257,11 +261,11 @@ def complete_build(
     count_tokens: TokenCounter,
     flow: Sequence[tuple[str, Flow]] = (),
 ) -> Build:
-    """Add the length columns to the corpus and to the queries' positives.
+    """Return a benchmark's tables, with lengths added to the corpus and the queries.
 
-    ``queries`` may hold further columns; they come after the declared ones. Where documents have an
-    ``origin`` and some share theirs, it is their `cluster`, of which queries get a column. Where
-    documents have pages, queries get ``pos_page``, the page their evidence starts on, from 1.
+    Further columns of ``queries`` come after the declared ones. If documents have an ``origin``
+    that some of them share, queries get it in a column `cluster`. If documents have pages, queries
+    get ``pos_page``, the page on which their evidence starts, from 1.
     """
     corpus = with_lengths(documents, count_tokens=count_tokens)
     lengths = corpus.select(
@@ -287,7 +291,7 @@ def complete_build(
 
 
 def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:
-    """Return QRELS rows in which each query's positive alone is relevant."""
+    """Return QRELS rows in which only each query's positive is relevant."""
     return queries.select(
         pl.col("_id").alias("query-id"),
         pl.col("pos_corpus_id").alias("corpus-id"),
@@ -295,11 +299,12 @@ def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-DETAIL_CHARS = 200
+REPLY_DETAIL_CHARS = 200
+"""Characters of a reply that a dropped row shows."""
 
 
 class Question(NamedTuple):
-    """A question of a reply; ``reason`` is why it is dropped, empty if it is kept."""
+    """A question of a reply; ``reason`` is empty if it is kept, else why it is dropped."""
 
     id: str
     text: str
@@ -312,43 +317,45 @@ class Question(NamedTuple):
 def check_questions(
     reply: Replied,
     most: int,
-    asked: dict[str, str],
+    earlier: dict[str, str],
     *,
     find_fault: Callable[[str], tuple[str, str] | None] = lambda _: None,
 ) -> Iterator[Question]:
-    """Yield each question of a reply, kept or with the reason to drop it.
+    """Yield each question of a reply, with the reason to drop it if there is one.
 
-    A question's id is ``ITEM-q0`` for the first, and so on. Reasons, in the order they are looked
-    for: ``blank_question``, ``blank_answer``, the recipe's own (``find_fault``: question -> reason
-    and what was found, None for a good one), ``repeated_question`` (the text of one kept before,
-    but for white space and case; the detail names it), ``beyond_n_questions`` (after ``most`` that
-    were kept). ``asked`` is folded text -> id of what was kept before; what is kept is added.
+    Ids are ``ITEM-q0``, ``ITEM-q1``, ... The reasons, in the order of the checks:
+    ``blank_question``, ``blank_answer``, the recipe's reason (``find_fault`` returns it with the
+    offending text, or None), ``repeated_question`` (the text of an earlier question, ignoring white
+    space and case; the detail has its id), ``beyond_n_questions`` (``most`` questions were kept
+    before it).
+
+    ``earlier`` maps the folded texts of kept questions to their ids; this function adds to it.
     """
     n_kept = 0
     for number, entry in enumerate(reply.value["questions"]):
         text, answer = (entry[name].strip() for name in ("question", "answer"))
-        found = Question(f"{reply.item_id}-q{number}", text, answer, entry)
-        folded, shown = fold_space(text), text[:DETAIL_CHARS]
+        question = Question(f"{reply.item_id}-q{number}", text, answer, entry)
+        folded, shown = fold_space(text), text[:REPLY_DETAIL_CHARS]
         fault = find_fault(text)
         if not text:
-            yield found._replace(reason="blank_question", detail=answer[:DETAIL_CHARS])
+            yield question._replace(reason="blank_question", detail=answer[:REPLY_DETAIL_CHARS])
         elif not answer:
-            yield found._replace(reason="blank_answer", detail=shown)
+            yield question._replace(reason="blank_answer", detail=shown)
         elif fault:
-            yield found._replace(reason=fault[0], detail=f"{fault[1]}: {shown}")
-        elif folded in asked:
-            detail = f"{asked[folded]}: {shown}"
-            yield found._replace(reason="repeated_question", detail=detail)
+            yield question._replace(reason=fault[0], detail=f"{fault[1]}: {shown}")
+        elif folded in earlier:
+            detail = f"{earlier[folded]}: {shown}"
+            yield question._replace(reason="repeated_question", detail=detail)
         elif n_kept == most:
-            yield found._replace(reason="beyond_n_questions", detail=shown)
+            yield question._replace(reason="beyond_n_questions", detail=shown)
         else:
             n_kept += 1
-            asked[folded] = found.id
-            yield found
+            earlier[folded] = question.id
+            yield question
 
 
 def fold_space(text: str) -> str:
-    """Even out white space and case."""
+    """Return a text in lower case, with each run of white space as one space."""
     return " ".join(text.split()).casefold()
 
 
@@ -358,7 +365,7 @@ def gathered(
     dropped: Iterable[Dropped],
     **n_kept: int,
 ) -> Gathered:
-    """Make a `Gathered` of a task's rows, what it dropped, and how many it kept by unit."""
+    """Return a task's rows, the items it dropped, and its counts by unit."""
     lost = dropped_frame(dropped)
     flow = tuple(flow_of(unit, n, lost) for unit, n in n_kept.items())
     return Gathered(pl.DataFrame(rows, schema=schema, orient="row"), lost, flow)

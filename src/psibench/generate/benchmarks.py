@@ -1,7 +1,7 @@
-"""A benchmark's config section, whatever its recipe, and what follows from it: places and views.
+"""Config sections of benchmarks of any recipe, and their places and views.
 
-A place is one domain in one language, with the text it is made of. A view is another cut of a
-benchmark's queries or documents, evaluated under an id of its own.
+A place is one domain in one language, with its source of text. A view is a variant of a benchmark
+with other queries or documents, evaluated under another id.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from psibench.config.sources import BeirSource, DocumentSource, PosirReleaseSource, QuestionSource
-from psibench.generate.base import Corpus, GeneratedBenchmark, QuestionCorpus
+from psibench.generate.base import GeneratedBenchmark, QuestionCorpus, TextCorpus
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.loaders.beir import Beir
 from psibench.generate.loaders.colder import Colder
-from psibench.generate.loaders.documents import Documents
+from psibench.generate.loaders.documents import DocumentsBenchmark
 from psibench.generate.loaders.fineweb_posq_release import FinewebPosqRelease
 from psibench.generate.loaders.known_item import KnownItem
 from psibench.generate.loaders.posir_release import PosirRelease
@@ -33,7 +33,7 @@ GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
 Benchmark = Annotated[
     Beir
     | Colder
-    | Documents
+    | DocumentsBenchmark
     | FinewebPosqRelease
     | KnownItem
     | PosirRelease
@@ -46,40 +46,40 @@ Benchmark = Annotated[
 
 
 def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
-    """Make a benchmark section from plain data, as a job receives it."""
+    """Return a benchmark's section from plain data, as a job receives it."""
     parsed: Benchmark = TypeAdapter(Benchmark).validate_python(section)
     return parsed
 
 
 # Places
 
-Source = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
+BenchmarkSource = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
 
 
 @dataclass(frozen=True)
 class Place:
-    """One domain in one language; ``key`` is where in the section its source is given."""
+    """One domain in one language; ``key`` is the config key of its source in the section."""
 
     language: str
     domain: str
-    source: Source
+    source: BenchmarkSource
     passages: Passages | None
     key: str
 
 
 def places_of(section: Benchmark) -> list[Place]:
-    """List the places a benchmark is read from, in order; translations are not among them.
+    """List the places that a benchmark is read from, in order, without translations.
 
     Raises
     ------
     InputError
-        If the folders of a release have to be looked at and cannot be.
+        If the folders of a release cannot be listed.
     """
     if isinstance(section, PosirRelease):
         named = section.languages_and_domains()
         return [Place(*one, section.source, None, "source") for one in named]
     passages: Passages | None = getattr(section, "passages", None)
-    corpora: Sequence[Corpus | QuestionCorpus] | None = getattr(section, "corpora", None)
+    corpora: Sequence[TextCorpus | QuestionCorpus] | None = getattr(section, "corpora", None)
     if corpora is None:
         assert section.source is not None
         return [Place(section.language, section.domain, section.source, passages, "source")]
@@ -88,7 +88,7 @@ def places_of(section: Benchmark) -> list[Place]:
             corpus.language or section.language,
             corpus.domain,
             corpus.source,
-            (isinstance(corpus, Corpus) and corpus.passages) or passages,
+            (isinstance(corpus, TextCorpus) and corpus.passages) or passages,
             f"corpora.{number}.source",
         )
         for number, corpus in enumerate(corpora)
@@ -96,18 +96,19 @@ def places_of(section: Benchmark) -> list[Place]:
 
 
 DOCUMENTS_PER_PART = 150_000
-"""Of 1,300 tokens each they are 0.8 GB of text: what a job of some gigabytes can hold."""
+"""Documents that one job holds in memory: at 1,300 tokens each, 0.8 GB of text."""
 RELEASE_DOMAINS_PER_PART = 3
-"""Of PosIR's release: a domain has 56,000 documents in the mean (17.3 million in 310)."""
+"""Domains of PosIR's release per job: a domain has on average 56,000 documents (17.3 million in
+310)."""
 
 
 def parts_of(section: "Benchmark", domains: Sequence[str]) -> dict[str, list[str]]:
-    """Cut the domains of a language into the parts that jobs go through, in order.
+    """Assign the domains of a language to jobs, in order.
 
     Returns
     -------
-    What comes after the language in the paths of a part -> its domains: ``""`` where one job has
-    them all, else ``/1-of-2``, ``/2-of-2``.
+    Path suffix after the language -> its domains. The suffix is ``""`` if one job has all domains,
+    else ``/1-of-2``, ``/2-of-2``.
     """
     count = section.parts
     if count is None and isinstance(section, PosirRelease):
@@ -122,7 +123,7 @@ def parts_of(section: "Benchmark", domains: Sequence[str]) -> dict[str, list[str
 
 
 def section_at(section: Benchmark, place: Place) -> Benchmark:
-    """Return a benchmark's section with one place alone, without translations or pairs."""
+    """Return a benchmark's section reduced to one place, without translations or pairs."""
     changed: dict[str, object] = {
         "language": place.language,
         "domain": place.domain,
@@ -143,7 +144,7 @@ def section_at(section: Benchmark, place: Place) -> Benchmark:
 # Views
 
 RAW, TINY = "raw", "tiny"
-"""Before false negatives were removed; a small subset."""
+"""Views: before false negatives were removed; a small subset."""
 
 
 def view_id(benchmark: str, view: str) -> str:

@@ -1,8 +1,8 @@
-"""Controlled's two tasks: who asks and how, once per document; then one query per third.
+"""Controlled's two tasks: choose a configuration per document, then write a query per third.
 
 Controlled, section 3.1.2 and appendix A. The configuration (persona, difficulty, query length) is
-chosen from the personas nearest to the document (`psibench.generate.personas`) and shared by the
-queries of all three thirds, so that they differ in position alone.
+chosen from the personas nearest to the document (`psibench.generate.personas`). The queries of all
+three thirds share it, so that they differ only in position.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.generate.base import DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
+from psibench.generate.base import REPLY_DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -38,7 +38,7 @@ GENERATE = "generate_positional_query"
 BLANK = "blank_segment"
 PERSONAS_TABLE = "persona_candidates"
 
-CANDIDATES_SCHEMA: dict[str, Any] = {
+_CANDIDATES_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "persona": pl.String,
     "difficulty": pl.String,
@@ -50,18 +50,18 @@ _LIST_MARK = re.compile(r"\A(?:\(?\d+[.):]|[-*•])\s+")
 
 
 class ChooseConfiguration(LlmTaskSection):
-    """Persona, difficulty and length of query: one configuration per document."""
+    """Choice of persona, difficulty and query length, once per document."""
 
 
 class GeneratePositionalQuery(LlmTaskSection):
-    """One query for each third of a document, the whole document and the third shown."""
+    """One query for each third of a document; the prompt has the whole document and the third."""
 
     queries_per_position: int = Field(default=1, ge=1, le=20)
-    """Queries asked for per third."""
+    """Queries to request per third."""
 
 
 class Controlled(GeneratedBenchmark):
-    """Controlled: one query per third of each document, asked by a fitting persona."""
+    """Controlled: one query per third of each document, written for a fitting persona."""
 
     recipe: Literal["controlled"]
     sample: Sample = Sample(unit="chars", edges=[256, 512, 1024, 2048, 4096, 8192])
@@ -75,7 +75,7 @@ class Controlled(GeneratedBenchmark):
 
 
 def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterator[TaskItem]:
-    """Ask once per document, with its persona candidates."""
+    """Yield one item per document, with its persona candidates."""
     documents = tables[DOCUMENTS_TABLE].select("_id", "text")
     joined = documents.join(tables[PERSONAS_TABLE], on="_id", how="left", maintain_order="left")
     for doc_id, text, personas in joined.select("_id", "text", "personas").iter_rows():
@@ -85,11 +85,11 @@ def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterat
 def gather_configurations(
     tables: Tables, _section: ChooseConfiguration, replies: Iterable[Replied]
 ) -> Gathered:
-    """Collect configurations; a persona that is no candidate is kept and marked.
+    """Return the configurations; a persona outside the candidates is kept and marked.
 
-    A persona counts as listed if it is a candidate's text but for case, white space, a number or
-    bullet before it, or a full stop after it; it is then given in the candidate's words. Dropped:
-    a document whose persona is blank (``blank_persona``).
+    A persona counts as a candidate if the two texts match without case, white space, a number or
+    bullet at the start, and a full stop at the end. It is then written as the candidate is.
+    Dropped: a document whose persona is blank (``blank_persona``).
     """
     candidates = dict(tables[PERSONAS_TABLE].select("_id", "personas").iter_rows())
     rows: list[tuple[str | bool, ...]] = []
@@ -125,14 +125,13 @@ CHOOSE_CONFIGURATION = LlmTask(
 
 
 def query_items(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskItem]:
-    """Ask for each third of each document that has a configuration and text in that third."""
+    """Yield an item for each third with text of each document that has a configuration."""
     for item in _thirds(tables, section):
         if item.values["segment"].strip():
             yield item
 
 
 def _thirds(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskItem]:
-    """Yield the items of each third of each document that has a configuration, blank or not."""
     n = section.queries_per_position
     for row in _configured(tables).iter_rows(named=True):
         names = ("document", "persona", "difficulty", "query_length")
@@ -146,21 +145,24 @@ def _thirds(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskIt
 def gather_queries(
     tables: Tables, section: GeneratePositionalQuery, replies: Iterable[Replied]
 ) -> Gathered:
-    """Collect the queries; the evidence span of each is the whole segment it was asked for.
+    """Return the queries; the evidence span of each is the whole segment of its third.
 
-    Filters judge that segment; `evidence_sentences` narrows the span when they are through.
+    Filters judge that segment; `evidence_sentences` narrows the span afterwards.
 
-    Further columns: the configuration, ``length_bin`` and ``answer_in_segment``, whether the
-    answer stands in the segment (see `locate_quote`; at several places, too).
+    Further columns: the configuration, ``length_bin``, and ``answer_in_segment``: whether the
+    segment contains the answer, once or several times (see `locate_quote`).
 
-    Dropped, by reason: ``blank_query``, ``blank_answer``; ``repeated_query`` (the text of an
-    earlier one of the same third, but for white space and case; the detail names it);
-    ``same_for_thirds`` (all queries that have one text for several thirds of a document: each
-    contradicts the others' target, and keeping the first would favour the beginning);
-    ``blank_segment`` (never asked for, since the third has no text).
+    Dropped, by reason:
+
+    - ``blank_query``, ``blank_answer``.
+    - ``repeated_query``: the text of an earlier query of the same third, ignoring white space and
+      case; the detail has the earlier id.
+    - ``same_for_thirds``: one text for several thirds of a document. All such queries are dropped:
+      each contradicts the target of the others, and keeping the first would favour the beginning.
+    - ``blank_segment``: the third has no text, so there was no request for it.
     """
     configured = _configured(tables)
-    places = {doc_id: place for place, doc_id in enumerate(configured["_id"])}
+    row_numbers = {doc_id: number for number, doc_id in enumerate(configured["_id"])}
     rows: list[tuple[object, ...]] = []
     dropped = [
         Dropped(GENERATE, "queries", one.id, one.doc_id, BLANK, target_position=one.target_position)
@@ -168,36 +170,35 @@ def gather_queries(
         if not one.values["segment"].strip()
     ]
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
-        facts = configured.row(places[doc_id], named=True)
+        facts = configured.row(row_numbers[doc_id], named=True)
         for reply, reason, detail in _with_reasons(list(group)):
             if reason:
                 dropped.append(refusal(GENERATE, "queries", reply, reason, detail=detail))
             else:
                 rows.append(_candidate(reply, facts))
-    return gathered(rows, CANDIDATES_SCHEMA, dropped, queries=len(rows))
+    return gathered(rows, _CANDIDATES_SCHEMA, dropped, queries=len(rows))
 
 
 def _configured(tables: Tables) -> pl.DataFrame:
-    """Join the documents that have a configuration with it, in order of the documents."""
     documents = tables[DOCUMENTS_TABLE].select("_id", "length_bin", document="text")
     return documents.join(tables[CHOOSE], on="_id", maintain_order="left")
 
 
 def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, str]]:
-    """Yield each reply about one document, the reason to drop it ("" to keep it), and detail."""
+    """Yield each reply about one document, the reason to drop it ("" to keep it), and a detail."""
     thirds: defaultdict[str, list[str]] = defaultdict(list)
     for reply in replies:
         thirds[_key(reply)].append(str(reply.target_position))
     kept: dict[str, str] = {}
     for reply in replies:
-        query, key = _query(reply)[:DETAIL_CHARS], _key(reply)
-        asked = dict.fromkeys(thirds[key])
+        query, key = _query(reply)[:REPLY_DETAIL_CHARS], _key(reply)
+        same_text_thirds = dict.fromkeys(thirds[key])
         if not query:
-            yield reply, "blank_query", _answer(reply)[:DETAIL_CHARS]
+            yield reply, "blank_query", _answer(reply)[:REPLY_DETAIL_CHARS]
         elif not _answer(reply):
             yield reply, "blank_answer", query
-        elif len(asked) > 1:
-            yield reply, "same_for_thirds", f"{', '.join(asked)}: {query}"
+        elif len(same_text_thirds) > 1:
+            yield reply, "same_for_thirds", f"{', '.join(same_text_thirds)}: {query}"
         elif key in kept:
             yield reply, "repeated_query", f"{kept[key]}: {query}"
         else:
@@ -222,11 +223,11 @@ def _candidate(reply: Replied, facts: dict[str, str]) -> tuple[object, ...]:
 
 
 def evidence_sentences(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.DataFrame:
-    """Narrow evidence spans from segments to the sentences that the answers are quoted from.
+    """Narrow evidence spans from whole segments to the sentences that contain the answers.
 
-    An answer that stands at one place of its segment is evidence with the sentences that it
-    touches, as far as they are in the segment. Others keep the segment, and so do the candidates
-    of recipes that do not say whether the answer stands there.
+    If the segment contains the answer exactly once, the span becomes the sentences that overlap the
+    answer, cut at the segment's ends. Otherwise the span stays the whole segment. Candidates
+    without a column ``answer_in_segment`` are returned unchanged.
     """
     if "answer_in_segment" not in candidates.columns:
         return candidates

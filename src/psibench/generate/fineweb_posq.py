@@ -1,14 +1,15 @@
-"""FineWeb-PosQ's tasks: summaries of long passages, questions about their chunks.
+"""FineWeb-PosQ's tasks: summaries of long passages, then questions about their chunks.
 
 PosQ, section 3.2; with ``tagging: myopic``, the variant of Myopic. The evidence span of a question
-is its whole chunk. How its position is recorded:
+is its whole chunk. Its position is recorded in two columns:
 
-- ``positions`` lists every third the rule gives the chunk: one under ``posq``, one or two under
-  ``myopic``.
-- ``target_position`` is that third where there is one, and null where there are two: neither is
-  the target alone. Evaluation then takes the third that holds the chunk's middle, so that each
-  query counts once; Myopic counts it under both, for which ``positions`` is there.
-- The position of an item, and so of what is dropped, is the single tag of ``posq`` in either case.
+- ``positions`` lists every third that the rule gives the chunk: one under ``posq``, one or two
+  under ``myopic``.
+- ``target_position`` is that third if there is one, and null if there are two. Evaluation then
+  uses the third that contains the chunk's middle, so that each query counts once. Myopic counts
+  such a query under both thirds; use ``positions`` for that.
+
+Items, and so dropped items, always have the single tag of ``posq`` as their position.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,51 +41,50 @@ from psibench.tables.build_schemas import CANDIDATES, SUMMARIES
 from psibench.tables.dropped import Dropped
 from psibench.text.segments import split_chunks, tag_myopic, tag_posq
 
-Span = tuple[int, int]
-
-CANDIDATE_SCHEMA: dict[str, Any] = {
+_CANDIDATES_SCHEMA: dict[str, Any] = {
     **CANDIDATES.empty().schema,
     "type": pl.String,
     "answer_in_chunk": pl.Boolean,
     "chunk": pl.Int32,
     "positions": pl.List(pl.String),
 }
-"""The columns of CANDIDATES, and what this recipe knows besides; ``chunk`` counts from 0."""
+"""The columns of CANDIDATES and of this recipe; ``chunk`` counts from 0."""
 
 
 class Summarise(LlmTaskSection):
-    """One summary per document, the context of the questions about its chunks."""
+    """One summary per document; it is the context for the questions about the chunks."""
 
     max_words: int = Field(default=400, ge=20)
-    """Longest summary asked for (PosQ, section 3.2: 400)."""
+    """Longest summary to request, words (PosQ, section 3.2: 400)."""
 
 
 class GenerateQuestions(LlmTaskSection):
     """Questions about each chunk of a document, from the chunk and the document's summary."""
 
     n_questions: int = Field(default=5, ge=1, le=20)
-    """Questions asked for per chunk."""
+    """Questions to request per chunk."""
     chunk_words: int = Field(default=256, ge=16)
     """Longest chunk, words (PosQ, section 3.2: 256)."""
     chunk_overlap: int = Field(default=0, ge=0)
-    """Words that a chunk shares with the one before. 0: chunks end where the text breaks, between
-    paragraphs at best. Above: windows of exactly `chunk_words` words. PosQ does not say; 128 fits
-    its counts (docs/papers.md)."""
+    """Words that a chunk shares with the previous one. 0: chunks end where the text breaks,
+    preferably between paragraphs. Above 0: windows of exactly `chunk_words` words. PosQ does not
+    give the overlap; 128 fits its counts (docs/papers.md)."""
     tagging: Literal["posq", "myopic"] = "posq"
-    """posq: every chunk has one position. myopic: a chunk that overlaps two thirds has both;
-    scheme `thirds` counts its questions once, `thirds-every-tag` at both, as Myopic's Table 1."""
+    """posq: every chunk has one position. myopic: a chunk that overlaps two thirds has both. Scheme
+    `thirds` counts its questions once; `thirds-every-tag` counts them in both thirds, as Myopic's
+    Table 1 does."""
 
     @model_validator(mode="after")
     def _chunks_move_on(self) -> "GenerateQuestions":
         if self.chunk_overlap >= self.chunk_words:
             raise ValueError(
                 f"chunk_overlap {self.chunk_overlap} is not below chunk_words {self.chunk_words}: "
-                "each chunk has to begin after the one before"
+                "set it lower, so that each chunk begins after the previous one"
             )
         return self
 
-    def chunks(self, text: str) -> list[Span]:
-        """Return the chunks of a document: (start, end) in order, characters."""
+    def chunks(self, text: str) -> list[tuple[int, int]]:
+        """Return the chunks of a document as (start, end) in characters, in order."""
         return split_chunks(text, chunk_words=self.chunk_words, overlap=self.chunk_overlap)
 
 
@@ -100,11 +100,11 @@ class FinewebPosq(GeneratedBenchmark):
     @model_validator(mode="before")
     @classmethod
     def _both_ways_to_count(cls, given: Any) -> Any:
-        """Count queries of two tags both ways, unless the config says how."""
+        """Add `thirds-every-tag` to the default buckets if chunks may have two positions."""
         if not isinstance(given, Mapping) or "buckets" in given:
             return given
-        asked = given.get("generate_questions")
-        if isinstance(asked, Mapping) and asked.get("tagging") == "myopic":
+        task = given.get("generate_questions")
+        if isinstance(task, Mapping) and task.get("tagging") == "myopic":
             return {**given, "buckets": ["thirds", "thirds-every-tag"]}
         return given
 
@@ -116,7 +116,7 @@ def summary_items(tables: Tables, section: Summarise) -> Iterator[TaskItem]:
 
 
 def gather_summaries(_tables: Tables, _: Summarise, replies: Iterable[Replied]) -> Gathered:
-    """Collect SUMMARIES rows; a blank summary is dropped (``blank_summary``)."""
+    """Return SUMMARIES rows; a blank summary is dropped (``blank_summary``)."""
     rows, blank = [], []
     for reply in replies:
         summary = reply.value["summary"].strip()
@@ -128,7 +128,7 @@ def gather_summaries(_tables: Tables, _: Summarise, replies: Iterable[Replied]) 
 
 
 def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskItem]:
-    """Yield one item per chunk, ``DOCUMENT-c0`` the first; a document without summary has none."""
+    """Yield one item per chunk, ids ``DOCUMENT-c0``, ...; skip documents without a summary."""
     summaries = dict(tables["summarise"].select("_id", "summary").iter_rows())
     for doc_id, text in _texts(tables).items():
         if doc_id not in summaries:
@@ -143,16 +143,15 @@ def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskI
 def gather_questions(
     tables: Tables, section: GenerateQuestions, replies: Iterable[Replied]
 ) -> Gathered:
-    """Collect CANDIDATES rows with the columns ``type, answer_in_chunk, chunk, positions``.
+    """Return CANDIDATES rows with the columns ``type, answer_in_chunk, chunk, positions``.
 
-    A query's id is ``ITEM-q0`` for the reply's first question, and so on. An answer may be in
-    other words than the chunk's: ``answer_in_chunk`` says whether it stands there, but for white
-    space and case.
+    A query's id is ``ITEM-q0`` for the reply's first question, and so on. ``answer_in_chunk`` is
+    true if the chunk contains the answer, ignoring white space and case.
 
-    Dropped, by reason: ``no_question`` (a chunk whose reply has none), ``blank_question``,
-    ``blank_answer``, ``repeated_question`` (the text of a candidate of the same document, but for
-    white space and case; the detail names it), ``beyond_n_questions`` (after as many candidates
-    of the chunk as were asked for).
+    Dropped, by reason: ``no_question`` (a chunk whose reply has no question), ``blank_question``,
+    ``blank_answer``, ``repeated_question`` (the text of an earlier candidate of the document,
+    ignoring white space and case; the detail has its id), ``beyond_n_questions`` (more candidates
+    of the chunk than requested).
     """
     texts = _texts(tables)
     rows: list[tuple[Any, ...]] = []
@@ -161,32 +160,37 @@ def gather_questions(
     for doc_id, of_document in groupby(replies, key=lambda reply: reply.doc_id):
         text = texts[doc_id]
         spans = section.chunks(text)
-        asked: dict[str, str] = {}
+        earlier: dict[str, str] = {}
         for reply in of_document:
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))
-            found = list(check_questions(reply, section.n_questions, asked))
+            questions = list(check_questions(reply, section.n_questions, earlier))
             drop = partial(refusal, "generate_questions", reply=reply)
-            n_used += bool(found)
-            if not found:
+            n_used += bool(questions)
+            if not questions:
                 dropped.append(drop("chunks", reason="no_question"))
             dropped += [
                 drop("questions", item_id=one.id, reason=one.reason, detail=one.detail)
-                for one in found
+                for one in questions
                 if one.reason
             ]
-            rows += _candidates(reply, found, text, number, spans[number], section.tagging)
-    return gathered(rows, CANDIDATE_SCHEMA, dropped, chunks=n_used, questions=len(rows))
+            rows += _candidates(reply, questions, text, number, spans[number], section.tagging)
+    return gathered(rows, _CANDIDATES_SCHEMA, dropped, chunks=n_used, questions=len(rows))
 
 
 def _candidates(
-    reply: Replied, found: Iterable[Question], text: str, number: int, span: Span, tagging: str
+    reply: Replied,
+    questions: Iterable[Question],
+    text: str,
+    number: int,
+    span: tuple[int, int],
+    tagging: str,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows of ``CANDIDATE_SCHEMA`` for the questions kept about one chunk."""
+    """Yield rows of ``_CANDIDATES_SCHEMA`` for the questions kept about one chunk."""
     is_myopic = tagging == "myopic"
     positions = list(tag_myopic(*span, len(text))) if is_myopic else [tag_posq(*span, len(text))]
     target = positions[0] if len(positions) == 1 else None
     chunk = fold_space(text[slice(*span)])
-    for one in found:
+    for one in questions:
         kind = one.entry["type"].strip()
         if not one.reason:
             evidence = reply.doc_id, list(span), target

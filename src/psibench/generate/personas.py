@@ -1,7 +1,7 @@
-"""Which personas are nearest to each document (Controlled, section 3.1.2 and appendix A).
+"""Stage ``personas``: the personas nearest to each document (Controlled, 3.1.2 and appendix A).
 
-The stage ``personas`` encodes documents and personas with a model of the registry and searches
-exhaustively; what is heavy is imported when it runs.
+It encodes documents and personas with a model of the registry and searches exhaustively. Heavy
+libraries are imported when it runs.
 """
 
 import logging
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("psibench")
 
 BLOCK_DOCUMENTS = 65_536
-"""Documents whose vectors are in memory at once: 256 MiB at 1,024 dimensions."""
+"""Documents whose vectors are in memory together: 256 MiB at 1,024 dimensions."""
 
 
 DenseModel = SentenceTransformerModel | StaticModel
@@ -40,25 +40,25 @@ Encode = Callable[[Sequence[str], "Role"], np.ndarray]
 
 
 class Personas(Section):
-    """Who might search: the candidates a configuration is chosen from."""
+    """Descriptions of possible searchers, from which a configuration is chosen."""
 
     source: RecordSource = FilesSource(
         kind="files", paths=["shipped:personas.jsonl"], text_column="persona"
     )
-    """Table of personas; `shipped:personas.jsonl` is the small one that comes with psibench, the
+    """Table of personas. `shipped:personas.jsonl` is the small one that comes with psibench; the
     paper's is proj-persona/PersonaHub on the hub."""
     model: ModelId = "all-minilm-l6-v2"
-    """Registry id of the encoder whose cosine picks the candidates."""
+    """Registry id of the encoder; candidates are the personas with the highest cosine."""
     n_candidates: int = Field(default=20, ge=1, le=100)
     """Candidates per document (Controlled, section 3: 20)."""
 
 
 @stage("personas", version=4)
 def run_personas(job: Job) -> None:
-    """Find the persona candidates of each of the ``documents``; ``entry`` is that of the model.
+    """Find the persona candidates of each document; ``entry`` is the model's registry entry.
 
-    Vectors go into the embedding store of the model, documents under the same keys as the
-    evaluation's: what one of them has encoded, the other finds there.
+    Vectors are kept in the model's embedding store. Documents have the same keys there as in the
+    evaluation, so each document is encoded once.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def persona_candidates(
     encode: Encode,
     n: int,
 ) -> pl.DataFrame:
-    """Find for each document the ``n`` personas of largest cosine, exhaustively.
+    """Return for each document the ``n`` personas of largest cosine, by exhaustive search.
 
     Parameters
     ----------
@@ -131,14 +131,14 @@ def persona_candidates(
     personas
         Distinct descriptions; among equal cosines the earlier one wins.
     encode
-        (texts, role) -> (n_texts, dim) float32 unit vectors. Documents are encoded as documents,
-        personas as queries: a persona is short and stands for what someone looks for, and a model
+        (texts, role) -> (n_texts, dim) float32 unit vectors. Documents are encoded as documents and
+        personas as queries: a persona is short and describes what someone looks for, and a model
         with two prompts was trained to compare a query with a document.
 
     Returns
     -------
-    PERSONA_CANDIDATES rows, in order of the documents; fewer candidates where there are fewer
-    personas. The blocks change no row.
+    PERSONA_CANDIDATES rows, in order of the documents; fewer candidates if there are fewer
+    personas. The block size does not change the rows.
     """
     from psibench.search.exact import search_vectors
 
@@ -146,37 +146,37 @@ def persona_candidates(
     names = pl.Series("personas", personas, dtype=pl.String)
     frames = [PERSONA_CANDIDATES.empty()]
     for block in documents.select("_id", "text").iter_slices(BLOCK_DOCUMENTS):
-        asked = encode(block["text"].to_list(), "document")
-        best = search_vectors(asked, vectors, k=n)
-        found = names.gather(best.documents.reshape(-1)).reshape(best.documents.shape)
-        rows = {"_id": block["_id"], "personas": found.arr.to_list()}
+        of_documents = encode(block["text"].to_list(), "document")
+        best = search_vectors(of_documents, vectors, k=n)
+        nearest = names.gather(best.documents.reshape(-1)).reshape(best.documents.shape)
+        rows = {"_id": block["_id"], "personas": nearest.arr.to_list()}
         frames.append(pl.DataFrame(rows, schema=PERSONA_CANDIDATES.empty().schema))
     return pl.concat(frames, rechunk=False)
 
 
 def read_personas(section: Personas) -> list[str]:
-    """Read the personas in reading order, each distinct one once, on one line.
+    """Return the distinct personas in reading order, each on one line.
 
     Raises
     ------
     InputError
-        If a file is missing or malformed, or holds no text.
+        If a file is missing or malformed, or contains no text.
     """
     texts = pl.concat(batch["text"] for batch in read_documents(section.source).batches)
     return list(dict.fromkeys(" ".join(text.split()) for text in texts))
 
 
 def _dense_model(model: str, entry: Model) -> DenseModel:
-    """Return the entry if its model gives one vector per text; raise InputError if not."""
+    """Return the entry; raise InputError unless its model gives one vector per text."""
     if isinstance(entry, StaticModel):
         return entry
-    found = f"is {entry.kind}"
+    problem = f"is {entry.kind}"
     if isinstance(entry, SentenceTransformerModel):
         pieces = [key for key in ("windows", "late_chunking") if getattr(entry, key) is not None]
         if entry.scoring == "cosine" and not pieces:
             return entry
-        found = f"has {pieces[0]}" if pieces else "has scoring: maxsim"
+        problem = f"has {pieces[0]}" if pieces else "has scoring: maxsim"
     raise InputError(
-        f"personas.model: {model!r} {found}; personas are compared by one vector per text. "
-        "Choose a dense model of the registry without windows, such as all-minilm-l6-v2."
+        f"personas.model: {model!r} {problem}; personas need a model with one vector per text. "
+        "Choose a dense model of the registry without windows, e.g. all-minilm-l6-v2."
     )

@@ -1,8 +1,8 @@
-"""All recipes, by name: those that build from a source, and those whose queries a model writes.
+"""All recipes by name, and the steps that each consists of.
 
-A recipe of the first kind makes a benchmark's tables in one stage, ``build``. One of the second is
-a chain of tasks (`psibench.llm.tasks`) with filters and judges after it; the stage ``assemble``
-makes the tables of the candidates that are left, and ``subset`` a small benchmark over the same
+A recipe with a loader makes a benchmark's tables in one stage, ``build``. A generated recipe has a
+pipeline of tasks (`psibench.llm.tasks`), then filters and judges. The stage ``assemble`` makes the
+tables from the candidates that are left, and ``subset`` makes a small benchmark over the same
 corpus.
 """
 
@@ -61,19 +61,19 @@ from psibench.text.segments import POSITIONS
 
 logger = logging.getLogger("psibench")
 
-TOO_FEW = "tiny: %d queries with target %s wanted, %d found; the subset takes all of them"
-NOT_TAKEN = "tiny: %d queries of %s are left out: %s"
-NOT_TAKEN_FOR = {
-    NO_TARGET: "no target position is declared",
-    REPEATED_TEXT: "its text is in the sample already",
+_TOO_FEW = "tiny: only %d of the %d requested queries with target %s exist; takes all of them"
+_LEFT_OUT = "tiny: left out %d queries of %s: %s"
+_WHY_LEFT_OUT = {
+    NO_TARGET: "they have no target position",
+    REPEATED_TEXT: "their texts repeat those of other queries in the subset",
 }
 
-TASKS: Mapping[str, tuple[LlmTask, ...]] = {
+RECIPE_TASKS: Mapping[str, tuple[LlmTask, ...]] = {
     "fineweb_posq": (SUMMARISE, GENERATE_QUESTIONS),
     "posir": (PROPOSE_QUESTIONS, LOCATE_SPAN),
     "controlled": (CHOOSE_CONFIGURATION, GENERATE_POSITIONAL_QUERY),
 }
-"""Recipe -> its tasks; the last one's table is the benchmark's candidates."""
+"""Recipe -> its tasks; the table of the last task has the benchmark's candidates."""
 
 STEP_SPECS: Mapping[str, TableSpec] = {
     "documents": DOCUMENTS,
@@ -82,7 +82,7 @@ STEP_SPECS: Mapping[str, TableSpec] = {
     "text_parts": TEXT_PARTS,
     "translated": TRANSLATED,
     "refusal_suspects": REFUSAL_SUSPECTS,
-    **{task.name: task.spec for tasks in TASKS.values() for task in tasks},
+    **{task.name: task.spec for tasks in RECIPE_TASKS.values() for task in tasks},
 }
 """Schema of the tables that tasks read, by name."""
 
@@ -94,7 +94,7 @@ def step_spec(name: str) -> TableSpec:
 
 # Stage ``build``
 
-# Config leaves of a benchmark that do not decide its tables.
+# Config keys of a benchmark that do not change its tables.
 EVALUATION_FIELDS = frozenset(
     {
         "description",
@@ -112,7 +112,7 @@ EVALUATION_FIELDS = frozenset(
 def build_params(
     section: Benchmark, *, length_tokenizer: str, id_prefix: str = ""
 ) -> dict[str, Any]:
-    """Return the parameters of a benchmark's build rule: the leaves that decide its tables."""
+    """Return the parameters of a benchmark's build rule: the config keys that decide its tables."""
     params = section.model_dump(mode="json", exclude=set(EVALUATION_FIELDS))
     params["length_tokenizer"] = length_tokenizer
     if id_prefix:
@@ -122,16 +122,17 @@ def build_params(
 
 @stage("build", version=7)
 def run_build(job: Job) -> None:
-    """Build a benchmark domain by domain; write its tables, what was dropped, and the counts.
+    """Build a benchmark, domain by domain.
 
-    ``domains`` has a section for each, as of `build_params`; ids begin with its ``id_prefix``.
-    Where no query is left, see `leave_empty`. Outputs: corpus, queries, qrels, dropped, flow.
+    ``domains`` has for each domain the parameters of `build_params`; ids begin with its
+    ``id_prefix``. If no query is left, see `leave_empty`. Outputs: corpus, queries, qrels, dropped,
+    flow.
     """
     from psibench.models.counting import token_counter
 
     for domain in job.domains():
         section = {"id_prefix": "", **domain.own}
-        section.pop("python", None)  # there to rerun under another interpreter
+        section.pop("python", None)  # a parameter only so that another interpreter reruns the job
         length_tokenizer, id_prefix = section.pop("length_tokenizer"), section.pop("id_prefix")
         limit: int | None = section.pop("limit", None)
         recipe = parse_benchmark(section)
@@ -163,30 +164,31 @@ def write_benchmark(domain: DomainJob, built: Build, **record: Any) -> None:
     domain.write("qrels", built.qrels, QRELS, **record)
 
 
-# Stages ``assemble`` and ``subset``
+# Stages ``assemble`` and ``subset``: from candidates to tables
 
 
 @stage("assemble", version=5)
 def run_assemble(job: Job) -> None:
-    """Write corpus, queries and qrels; where no candidate is left, see `leave_empty`.
+    """Write corpus, queries and qrels; if no candidate is left, see `leave_empty`.
 
-    Inputs: ``documents`` and ``candidates``. The tables ``dropped`` and ``flow``, where the rule
-    has them, stay empty: nothing is left out.
+    Inputs: ``documents`` and ``candidates``. The outputs ``dropped`` and ``flow``, if the rule has
+    them, are empty, since this stage drops nothing.
     """
     from psibench.models.counting import token_counter
 
     length_tokenizer = job.value("length_tokenizer")
     count_tokens = token_counter(length_tokenizer)
     for domain in job.domains():
-        texts, asked = domain.read("documents", DOCUMENTS), domain.read("candidates", CANDIDATES)
-        if asked.is_empty():
-            (candidates,) = domain.tables("candidates")
-            why = where_nothing_was_left(candidates)
+        documents = domain.read("documents", DOCUMENTS)
+        candidates = domain.read("candidates", CANDIDATES)
+        if candidates.is_empty():
+            (path,) = domain.tables("candidates")
+            why = where_nothing_was_left(path)
             leave_empty(
-                f"{candidates}: no candidate query is left; {why}",
+                f"{path}: no candidate query is left; {why}",
                 job.value("on_empty", OnEmpty, default="fail"),
             )
-        built = assemble(texts, asked, count_tokens=count_tokens)
+        built = assemble(documents, candidates, count_tokens=count_tokens)
         write_benchmark(domain, built, params={"length_tokenizer": length_tokenizer})
         for name, spec in (("dropped", ATTRITION), ("flow", FLOW)):
             if job.has_output(name):
@@ -196,7 +198,7 @@ def run_assemble(job: Job) -> None:
 def assemble(
     documents: pl.DataFrame, candidates: pl.DataFrame, *, count_tokens: TokenCounter
 ) -> Build:
-    """Turn sampled documents and candidates into a benchmark: every document is in the corpus."""
+    """Return a benchmark of candidates, whose corpus is all of the sampled documents."""
     return complete_build(
         documents.select("_id", "text", "origin", PAGES),
         evidence_sentences(candidates, documents),
@@ -208,11 +210,11 @@ def assemble(
 
 @stage("subset", version=1)
 def run_subset(job: Job) -> None:
-    """Draw the subset and write it with its qrels and the whole corpus.
+    """Draw the tiny subset; write its queries and qrels, and the whole corpus.
 
-    The queries keep the order they are read in. A query whose chunk lies in two thirds (Myopic's
-    column ``positions``) counts at both. Where there are queries and none has a target position,
-    see `leave_empty`. Inputs and outputs: corpus, queries, qrels.
+    The queries keep their order. A query whose chunk is in two thirds (Myopic's column
+    ``positions``) counts in both. If no query has a target position, see `leave_empty`. Inputs and
+    outputs: corpus, queries, qrels.
     """
     section, on_empty = job.section(Tiny), job.value("on_empty", OnEmpty, default="fail")
     drawn_by = section.model_dump(mode="json", exclude={"only_here"})
@@ -227,23 +229,23 @@ def run_subset(job: Job) -> None:
 
 
 def _draw(queries: pl.DataFrame, section: Tiny, where: str, *, on_empty: OnEmpty) -> pl.DataFrame:
-    """Give the rows of the queries drawn, in their order; says where fewer are drawn than asked."""
+    """Return the queries drawn, in their order; warn if a position has too few."""
     targets = evidence_targets(queries).with_columns(queries.get_column("text"))
     sizes = [targets["targets"].list.contains(name).sum() for name in POSITIONS]
     if queries.height and not any(sizes):
         leave_empty(
-            f"{where}: none of the {queries.height} queries has a target position, so there is "
-            "nothing to draw by; leave `tiny` out of the benchmark's section",
+            f"{where}: none of the {queries.height} queries has a target position, which `tiny` "
+            "needs; remove `tiny` from the benchmark's section",
             on_empty,
         )
     for position, size in zip(POSITIONS, sizes, strict=True):
         if size < section.per_position:
-            logger.warning(TOO_FEW, section.per_position, position, size)
+            logger.warning(_TOO_FEW, size, section.per_position, position)
     decisions = tiny_subset(targets, per_position=section.per_position, seed=section.seed)
-    for reason, why in NOT_TAKEN_FOR.items():
+    for reason, why in _WHY_LEFT_OUT.items():
         n = decisions.filter(pl.col("reason") == reason).height
         if n:
-            logger.warning(NOT_TAKEN, n, where, why)
+            logger.warning(_LEFT_OUT, n, where, why)
     return queries.filter(decisions.get_column("kept"))
 
 
@@ -251,25 +253,26 @@ def _draw(queries: pl.DataFrame, section: Tiny, where: str, *, on_empty: OnEmpty
 
 GRADE, AUDIT, NEGATIVES = "grade", "audit", "false_negatives"
 GRADE_ROUNDS = ("grade_first", "grade_rest")
-UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
-"""What a candidate is called in FLOW, by recipe."""
+CANDIDATE_UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
+"""Unit of a recipe's candidates in FLOW."""
 JUDGING = {"grades": grading_task, "verdicts": verdict_task}
-"""Kind of judging task -> how it is made of a step's name."""
-LEDGER_ORDER = {
+"""Kind of judging task -> function that makes the task from a step's name."""
+JUDGE_FLOW_STEPS = {
     "grade_first": 20,
     "grade_rest": 21,
     AUDIT: 30,
     NEGATIVES: 100,
 }
-"""Places in FLOW of what judges, the same whatever else a benchmark has: a place is a parameter of
-its rule, and an audit that is taken out reruns nothing. Filters have theirs in their sections."""
+"""Positions of the judging steps in FLOW. They are fixed, whatever other steps a benchmark has: the
+position is a parameter of the step's rule, so removing an audit reruns nothing else. Filters have
+theirs in `FilterSection.flow_step`."""
 FIRST_JUDGE = 40
-"""Place in FLOW before the first judge of false negatives."""
+"""Position in FLOW before the first judge of false negatives."""
 
 
 @dataclass(frozen=True)
 class Judging:
-    """One task that judges pairs: name of the step, kind of judgement, who is asked and how."""
+    """A judging task: its step's name, the kind of judgement, language model and template."""
 
     name: str
     kind: str
@@ -277,16 +280,17 @@ class Judging:
 
     @property
     def task(self) -> LlmTask:
-        """The task itself."""
+        """The task that the step runs."""
         return JUDGING[self.kind](self.name)
 
 
 def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:
     """Yield a benchmark's judging tasks, in order."""
     if section.grade is not None:
-        yield from (Judging(name, "grades", _asked(section.grade)) for name in GRADE_ROUNDS)
+        judge = _request_section(section.grade)
+        yield from (Judging(name, "grades", judge) for name in GRADE_ROUNDS)
     if section.audit is not None:
-        yield Judging(AUDIT, "verdicts", _asked(section.audit))
+        yield Judging(AUDIT, "verdicts", _request_section(section.audit))
     if isinstance(section.false_negatives, FinewebNegatives):
         prompt = section.false_negatives.prompt
         for number, llm in enumerate(section.false_negatives.judges, start=1):
@@ -295,17 +299,17 @@ def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:
 
 
 def tasks_of(section: GeneratedBenchmark) -> Iterator[tuple[LlmTask, LlmTaskSection]]:
-    """Yield every task of a benchmark with its part of the section: writing, then judging."""
-    for task in TASKS[section.recipe]:
+    """Yield a benchmark's tasks with their config sections: first writing, then judging."""
+    for task in RECIPE_TASKS[section.recipe]:
         yield task, task_section(section, task.name)
     for judging in judging_of(section):
         yield judging.task, judging.section
 
 
 def steps_of(section: GeneratedBenchmark) -> list[str]:
-    """List the names of a benchmark's steps, in order; those that it has."""
+    """List the names of a benchmark's steps, in order."""
     judging = [one.name for one in judging_of(section)]
-    steps = [task.name for task in TASKS[section.recipe]]
+    steps = [task.name for task in RECIPE_TASKS[section.recipe]]
     for name in section.filters:
         steps += [*GRADE_ROUNDS, GRADE] if name == GRADE else [name]
     steps += [AUDIT] if section.audit is not None else []
@@ -313,32 +317,32 @@ def steps_of(section: GeneratedBenchmark) -> list[str]:
     return steps + ([NEGATIVES] if section.false_negatives is not None else [])
 
 
-def place_of(section: GeneratedBenchmark, step: str) -> int:
-    """Return the place of a step in FLOW, from 1; what comes before the first task has 0."""
-    if step in LEDGER_ORDER:
-        return LEDGER_ORDER[step]
+def flow_step_of(section: GeneratedBenchmark, step: str) -> int:
+    """Return the position of a step in FLOW; the first task has 1."""
+    if step in JUDGE_FLOW_STEPS:
+        return JUDGE_FLOW_STEPS[step]
     if step in section.filters:
-        place: int = getattr(section, step).flow_step
-        return place
-    judges = [one.name for one in judging_of(section) if one.name not in LEDGER_ORDER]
+        flow_step: int = getattr(section, step).flow_step
+        return flow_step
+    judges = [one.name for one in judging_of(section) if one.name not in JUDGE_FLOW_STEPS]
     if step in judges:
         return FIRST_JUDGE + 1 + judges.index(step)
     return 1 + steps_of(section).index(step)
 
 
 def grade_rule(section: GeneratedBenchmark) -> str:
-    """Return by which rule a benchmark's grades decide: segments or span."""
+    """Return the rule by which a benchmark's grades decide: segments or span."""
     assert section.grade is not None
     return section.grade.rule or ("span" if section.recipe == "posir" else "segments")
 
 
-def _asked(section: LlmTaskSection) -> LlmTaskSection:
-    """Return model and template alone: a filter's other keys change no request."""
+def _request_section(section: LlmTaskSection) -> LlmTaskSection:
+    """Return only model and template, since a filter's other keys change no request."""
     return LlmTaskSection(llm=section.llm, prompt=section.prompt)
 
 
 def task_section(section: GeneratedBenchmark, task: str) -> LlmTaskSection:
-    """Return a task's part of a benchmark's section: it has the task's name."""
-    found = getattr(section, task)
-    assert isinstance(found, LlmTaskSection)
-    return found
+    """Return a task's section: the key of the benchmark's section with the task's name."""
+    of_task = getattr(section, task)
+    assert isinstance(of_task, LlmTaskSection)
+    return of_task

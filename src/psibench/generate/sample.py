@@ -1,11 +1,11 @@
-"""The stage ``sample``: the documents of a generated benchmark, drawn from its source by length.
+"""Stage ``sample``: draws the documents of a generated benchmark from its source by length.
 
-Long documents are cut into passages first where the config says so. A source of files is drawn file
-by file: since a bin takes the documents of the smallest priorities, those of all files are among
-those of each. What may be drawn of a file is written to the store under the hash of all that
-decides it, joined at the end, and removed once the tables are written. So a run that was stopped
-reads the files that are missing, several are read side by side, and in memory is what one file may
-give for each process.
+If the config asks for it, long documents are first cut into passages. Files are drawn one by one: a
+bin takes the documents of smallest priority, so the draw of a whole source is contained in the
+draws of its files. The candidates of each file are written to the store under a hash of everything
+that decides them, joined at the end, and removed once the tables are written. A restarted job
+therefore reads only the missing files, several processes can read at once, and each process holds
+only one file's candidates in memory.
 """
 
 import json
@@ -43,10 +43,10 @@ from psibench.sources.records import (
     NumberedRecord,
     Portion,
     RecordFile,
-    next_look,
-    place_of,
+    next_portions,
     portion_records,
     record_files,
+    source_name,
 )
 from psibench.tables import atomic_path, content_hash
 from psibench.tables.build_schemas import SAMPLING
@@ -57,41 +57,41 @@ from psibench.tables.stage import stage, version_of
 
 logger = logging.getLogger("psibench")
 
-COUNTS_KEY = "psibench.counts"
-PART_FORMAT = 4
-"""Raised when the layout of a part's file changes: older parts are not read then."""
-WHICH_FILES = set(
+_COUNTS_KEY = "psibench.counts"
+_PART_FORMAT = 4
+"""Version of the layout of a part's file; a new one makes older files unused."""
+_FILE_CHOICE_KEYS = set(
     "name paths revision data_files splits streaming max_documents max_bad_share".split()
 )
-"""Keys of a source that choose files and how much is read; a file's documents stay the same."""
+"""Keys of a source that choose files and how many documents are read, but change no document."""
 
 
 @stage("sample", version=6)
 def run_sample(job: Job) -> None:
-    """Draw the documents of each domain from its source; write them, the counts, and the left out.
+    """Draw the documents of each domain; write them, the counts by bin, and what was left out.
 
-    Left out are what the source itself leaves out, pieces too short to keep, and documents that
-    repeat one drawn; not those that were not drawn. ``domains`` has a section for each, as of
-    `sample_params`; its ``id_prefix`` comes before every id, also where ids decide the draw. Files
-    are read by as many processes as there are ``threads``. Outputs: documents, sampling, dropped.
+    ``dropped`` has records that the source leaves out, pieces too short to keep, and documents that
+    repeat a drawn one, but not the documents that were not drawn. ``domains`` has for each domain
+    the parameters of `sample_params`; every id begins with its ``id_prefix``, also where ids decide
+    the draw. ``threads`` processes read the files. Outputs: documents, sampling, dropped.
     """
-    parts: list[Part] = []
+    parts: list[SamplePart] = []
     for domain in job.domains():
         drawing = Drawing.model_validate(domain.own)
         source = drawing.source
         if isinstance(source, FilesSource | HubSource):
             folder = Path(job.value("store", default="store")) / "samples"
-            whose = f"{job.outputs['documents']}, domain {domain.name}"
+            owner = f"{job.outputs['documents']}, domain {domain.name}"
             written = _write_parts(
-                source, drawing, whose, folder=folder, processes=job.value("threads", default=1)
+                source, drawing, owner, folder=folder, processes=job.value("threads", default=1)
             )
             parts += written
-            found, left_out = _joined(source, written)
+            candidates, left_out = _joined(source, written)
         else:
             read = read_documents(source)
-            found, pieces = drawing.candidates(read.batches)
+            candidates, pieces = drawing.candidates(read.batches)
             left_out = pl.concat([drawing.with_prefix(read.dropped), pieces])
-        drawn = draw(found, where=f"sample of {domain.language}, {domain.name}")
+        drawn = draw(candidates, where=f"sample of {domain.language}, {domain.name}")
         every = pl.concat([left_out, drawn.duplicates], how="diagonal").with_columns(
             language=pl.lit(domain.language), domain=pl.lit(domain.name)
         )
@@ -103,13 +103,13 @@ def run_sample(job: Job) -> None:
         domain.write("documents", drawn.documents, DOCUMENTS, **origin)
         domain.write("sampling", drawn.sampling, SAMPLING, **origin)
         domain.write("dropped", every, ATTRITION, **origin)
-    for part in parts:  # the tables are there; another draw has other parts
+    for part in parts:  # all tables are written
         part.path.unlink(missing_ok=True)
         part.pieces.unlink(missing_ok=True)
 
 
 class Drawing(Section):
-    """What is drawn from, and how: the parameters of a job (`sample_params`)."""
+    """Parameters of a domain's draw (`sample_params`)."""
 
     source: DocumentSource
     passages: Passages | None
@@ -117,25 +117,25 @@ class Drawing(Section):
     length_tokenizer: str = "words"
     id_prefix: str = ""
     python: str | None = None
-    """There to draw again under another interpreter."""
+    """Python version; a parameter only so that another interpreter reruns the draw."""
 
     def candidates(self, batches: Iterator[pl.DataFrame]) -> tuple[Candidates, pl.DataFrame]:
-        """Return what may be drawn of DOCUMENTS rows, and the pieces left out when they are cut."""
+        """Return the candidates of DOCUMENTS rows, and the pieces left out when they are cut."""
         pieces = [dropped_frame()]
 
         def cut() -> Iterator[pl.DataFrame]:
             for batch in batches:
-                kept = batch
+                documents = batch
                 if self.passages is not None:
-                    kept, short = cut_into_passages(batch, self.passages)
+                    documents, short = cut_into_passages(batch, self.passages)
                     pieces.append(self.with_prefix(short))
-                yield prefixed(kept, self.id_prefix, "_id")
+                yield prefixed(documents, self.id_prefix, "_id")
 
         measure = length_measure(self.sample.unit, self.length_tokenizer)
         return read_candidates(cut(), self.sample, measure), pl.concat(pieces)
 
     def with_prefix(self, dropped: pl.DataFrame) -> pl.DataFrame:
-        """Put the prefix before the ids of what was left out."""
+        """Put the prefix before the ids of dropped rows."""
         return prefixed(dropped, self.id_prefix, "item_id", "doc_id")
 
 
@@ -143,11 +143,11 @@ class Drawing(Section):
 
 
 @dataclass(frozen=True)
-class Part:
-    """What may be drawn of a portion of a file: who reads it, from what, and where it is written.
+class SamplePart:
+    """The candidates of a portion of a file: how to read them, and where they are written.
 
-    ``path`` has the candidates and the counts, and is written last; the pieces left out are beside
-    it.
+    ``path`` has the candidates and the counts, and is written last; ``pieces`` is in the same
+    folder.
     """
 
     source: RecordSource
@@ -165,60 +165,59 @@ class Part:
 def _write_parts(
     source: RecordSource,
     drawing: Drawing,
-    whose: str,
+    owner: str,
     *,
     folder: Path,
     processes: int,
-) -> list[Part]:
-    """Write what may be drawn of each file of a source where it is not there, in reading order.
+) -> list[SamplePart]:
+    """Write the candidates of each file of a source unless they exist; return the parts in order.
 
-    Two tables (``whose``) of one source have parts of their own: who is done removes them.
+    Each ``owner`` (a table and domain) has separate parts, so that it can remove them when done.
 
     Raises InputError if the source cannot be read.
     """
     files = record_files(source)
-    keys = [_key(file, drawing, whose) for file in files]
-    given: dict[Portion, int] = {}
-    parts: list[Part] = []
-    while look := next_look(source.max_documents, len(files), given):
-        asked = []
-        for portion in look:
+    keys = [_key(file, drawing, owner) for file in files]
+    n_read: dict[Portion, int] = {}
+    parts: list[SamplePart] = []
+    while portions := next_portions(source.max_documents, len(files), n_read):
+        wanted = []
+        for portion in portions:
             name = sha256(f"{keys[portion.file]}{portion[1:]}".encode()).hexdigest()
             path = folder / f"{name}.parquet"
-            asked.append(Part(source, files[portion.file], portion, drawing, path))
-        _write_missing(asked, processes)
-        given |= {part.portion: _read_counts(part).n_read for part in asked}
-        parts += asked
+            wanted.append(SamplePart(source, files[portion.file], portion, drawing, path))
+        _write_missing(wanted, processes)
+        n_read |= {part.portion: _read_counts(part).n_read for part in wanted}
+        parts += wanted
     return sorted(parts, key=lambda part: part.portion[:2])
 
 
-def _key(file: RecordFile, drawing: Drawing, whose: str) -> str:
-    """Return all that decides what may be drawn of a file, as text."""
-    versions = [version_of("sample"), PART_FORMAT]
-    decides = drawing.model_dump(mode="json", exclude={"python": True, "source": WHICH_FILES})
-    return json.dumps([whose, versions, file.identity(), file.key, decides], sort_keys=True)
+def _key(file: RecordFile, drawing: Drawing, owner: str) -> str:
+    """Return everything that decides the candidates of a file, as text."""
+    versions = [version_of("sample"), _PART_FORMAT]
+    decides = drawing.model_dump(mode="json", exclude={"python": True, "source": _FILE_CHOICE_KEYS})
+    return json.dumps([owner, versions, file.identity(), file.key, decides], sort_keys=True)
 
 
-def _write_missing(parts: Sequence[Part], processes: int) -> None:
-    """Write the parts that are not there, each as soon as its file is read."""
+def _write_missing(parts: Sequence[SamplePart], processes: int) -> None:
     missing = [part for part in parts if not part.path.is_file()]
     if len(missing) < len(parts):
-        logger.info("%d of %d files were read before", len(parts) - len(missing), len(parts))
+        logger.info("reusing %d of %d files read before", len(parts) - len(missing), len(parts))
     if min(processes, len(missing)) < 2:
         for part in missing:
-            write_part(part)
+            write_sample_part(part)
         return
-    # Started anew, not forked: polars' threads do not survive a fork.
+    # spawn, not fork: polars' threads do not survive a fork
     with ProcessPoolExecutor(
         min(processes, len(missing)), mp_context=get_context("spawn"), initializer=_begin_reader
     ) as pool:
-        for _ in pool.map(write_part, missing):
+        for _ in pool.map(write_sample_part, missing):
             pass
 
 
 def _begin_reader() -> None:
-    """Bind a process that reads files to one core, and to the life of the one that started it."""
-    os.environ["RAYON_NUM_THREADS"] = "1"  # of tokenizers: the others count theirs
+    """Limit a reading process to one thread, and end it when its parent ends."""
+    os.environ["RAYON_NUM_THREADS"] = "1"  # tokenizers; polars has its own setting
     parent = parent_process()
     assert parent is not None
 
@@ -229,8 +228,8 @@ def _begin_reader() -> None:
     Thread(target=wait, daemon=True).start()
 
 
-def write_part(part: Part) -> None:
-    """Read a portion of a file and write what may be drawn of it.
+def write_sample_part(part: SamplePart) -> None:
+    """Read a portion of a file and write its candidates.
 
     Raises InputError if the file cannot be read.
     """
@@ -244,17 +243,19 @@ def write_part(part: Part) -> None:
 
     bad = BadRecords(part.source.max_bad_share)
     batches = batch_documents(document_rows(part.source, counted(), bad))
-    found, pieces = part.drawing.candidates(batches)
+    candidates, pieces = part.drawing.candidates(batches)
     if part.drawing.passages is not None:
         with atomic_path(part.pieces) as path:
             pieces.write_parquet(path)
-    counts = PartCounts(n_read, found.n_seen, found.shortest, found.longest, bad.found)
+    counts = PartCounts(
+        n_read, candidates.n_seen, candidates.shortest, candidates.longest, bad.messages
+    )
     with atomic_path(part.path) as path:
-        found.rows.write_parquet(path, metadata={COUNTS_KEY: json.dumps(counts)})
+        candidates.rows.write_parquet(path, metadata={_COUNTS_KEY: json.dumps(counts)})
 
 
 class PartCounts(NamedTuple):
-    """How many records were read, of `Candidates` the counts, and the bad ones of `BadRecords`."""
+    """Counts of a part: records read, counts of `Candidates`, and bad records (id -> message)."""
 
     n_read: int
     n_seen: list[int]
@@ -263,27 +264,27 @@ class PartCounts(NamedTuple):
     bad: dict[str, str]
 
 
-def _read_counts(part: Part) -> PartCounts:
-    return PartCounts(*json.loads(pl.read_parquet_metadata(part.path)[COUNTS_KEY]))
+def _read_counts(part: SamplePart) -> PartCounts:
+    return PartCounts(*json.loads(pl.read_parquet_metadata(part.path)[_COUNTS_KEY]))
 
 
-def _joined(source: RecordSource, parts: Sequence[Part]) -> tuple[Candidates, pl.DataFrame]:
-    """Return what may be drawn of a source, and the pieces left out, from its parts in order.
+def _joined(source: RecordSource, parts: Sequence[SamplePart]) -> tuple[Candidates, pl.DataFrame]:
+    """Return the candidates of a source, and the pieces left out, from its parts in order.
 
-    Raises InputError if the source holds no text, or too many files cannot be read.
+    Raises InputError if the source has no text, or too many files cannot be read.
     """
-    found = Candidates(parts[0].drawing.sample)
+    candidates = Candidates(parts[0].drawing.sample)
     pieces, bad = [dropped_frame()], BadRecords(source.max_bad_share)
     for part in parts:
         counts = _read_counts(part)
-        bad.found |= counts.bad
+        bad.messages |= counts.bad
         bad.n_good += counts.n_read - len(counts.bad)
-        found.add(pl.read_parquet(part.path), counts.n_seen, counts.shortest, counts.longest)
+        candidates.add(pl.read_parquet(part.path), counts.n_seen, counts.shortest, counts.longest)
         if part.drawing.passages is not None:
             pieces.append(pl.read_parquet(part.pieces))
-    bad.refuse_many(where=place_of(source), unit="documents")
+    bad.refuse_many(where=source_name(source), unit="documents")
     unreadable = dropped_frame(bad.dropped("files", "documents"))
     left_out = pl.concat([*pieces, parts[0].drawing.with_prefix(unreadable)])
-    if not sum(found.n_seen) and left_out.is_empty():
+    if not sum(candidates.n_seen) and left_out.is_empty():
         raise InputError(no_text(source))
-    return found, left_out
+    return candidates, left_out

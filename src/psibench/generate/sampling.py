@@ -1,8 +1,8 @@
-"""A sample of documents by length: so many per length bin, read in one pass over the source.
+"""Samples of documents by length: a number per length bin, read in one pass over the source.
 
-Each document has a priority, a hash of the seed and its id, and a bin takes those of the smallest
-(`draw`). A document that repeats one drawn is left out. The stage that draws the
-documents of a generated benchmark is in `psibench.generate.sample`.
+Each document has a priority, a hash of the seed and its id; a bin takes the documents of smallest
+priority (`draw`). A document that repeats a drawn one is left out. `psibench.generate.sample` has
+the stage that uses this module.
 """
 
 import hashlib
@@ -30,55 +30,54 @@ from psibench.tables.domains import OfDomain, domain_params
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import count_in_parts, count_words
 from psibench.text.near_duplicates import DistinctTexts, Repeat
-from psibench.text.passages import PAGES, cut_documents
+from psibench.text.passages import EXCERPT_CHARS, PAGES, cut_documents
 
 logger = logging.getLogger("psibench")
 
 OUTSIDE = "outside"
-CUT = "cut_documents"
-DETAIL_CHARS = 80
-SAMPLED_COLUMNS = ("_id", "text", "origin", "length", "length_bin")
-TOO_FEW = "%s: %d documents of %s %s wanted, %d found%s; the sample is smaller than asked for"
+_CUT_STAGE = "cut_documents"
+_SAMPLED_COLUMNS = ("_id", "text", "origin", "length", "length_bin")
+_TOO_FEW_IN_BIN = "%s: only %d of the %d requested documents of %s %s exist%s; takes all of them"
 
-Measure = Callable[[Sequence[str]], np.ndarray]
+LengthMeasure = Callable[[Sequence[str]], np.ndarray]
 
 
 class Passages(Section):
     """Cut documents longer than max_words into passages, between paragraphs."""
 
     min_words: int = Field(default=60, ge=1)
-    """Shortest passage cut, words; a shorter rest is left out."""
+    """Shortest passage, words; shorter pieces are left out."""
     max_words: int = Field(default=700, ge=2)
-    """Longest passage, words. Documents up to this length stay as they are."""
+    """Longest passage, words. Documents up to this length are not cut."""
     seed: int = Field(default=42, ge=0)
     """Seed of the passage lengths."""
 
 
 class Sample(Section):
-    """Documents drawn by length: so many per length bin, the same ones every time."""
+    """Documents drawn by length, a number per length bin; the draw is reproducible."""
 
     unit: Literal["chars", "words", "tokens"] = "words"
-    """What length counts. words: pieces split on one space. tokens: of length_tokenizer."""
+    """Unit of length. words: pieces split on one space. tokens: of length_tokenizer."""
     edges: list[int] = Field(min_length=2)
-    """Borders of the length bins; a bin has its lower border and not its upper one, the last bin
-    has both."""
+    """Edges of the length bins. A bin includes its lower edge but not its upper one; the last bin
+    includes both."""
     shares: list[int] | None = None
-    """How the documents are shared out among the bins, as 3, 3, 2; null shares evenly."""
+    """Ratio of the documents in the bins, e.g. 3, 3, 2; null: the same number in each."""
     n_documents: int | None = Field(default=None, ge=1)
-    """Documents in all; null takes every document of a fitting length."""
+    """Documents in all; null takes every document whose length is in a bin."""
     seed: int = Field(default=42, ge=0)
     """Seed of the draw."""
     deduplicate: Literal["near", "exact", "none"] = "near"
-    """Drop documents that repeat one drawn before. exact: the same text but for case and white
-    space. near: also those that share 0.8 of their shingles of five words (of five characters in
-    scripts without spaces), those in both over those in either."""
+    """Drop documents that repeat one drawn before. exact: the same text, ignoring case and white
+    space. near: also texts whose sets of shingles have a Jaccard index of at least 0.8; shingles
+    are five words (five characters in scripts without spaces)."""
     reserve: float = Field(default=0.2, ge=0, le=10)
-    """Documents kept over a bin's number, as a share of it, to take the place of duplicates."""
+    """Spare documents per bin, as a share of its number; they replace duplicates."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "Sample":
         if self.edges[0] < 0 or any(low >= high for low, high in pairwise(self.edges)):
-            raise ValueError(f"edges {self.edges} do not rise from 0 or above")
+            raise ValueError(f"edges {self.edges}: give rising numbers, the first 0 or above")
         n_bins = len(self.edges) - 1
         if self.shares is not None:
             if len(self.shares) != n_bins or min(self.shares) < 1:
@@ -88,7 +87,7 @@ class Sample(Section):
         return self
 
 
-# What decides a sample
+# Parameters of a sample
 
 
 def sample_params(
@@ -99,7 +98,7 @@ def sample_params(
     length_tokenizer: str,
     id_prefix: str = "",
 ) -> dict[str, Any]:
-    """Return the parameters of a corpus' ``sample`` rule: what decides its documents."""
+    """Return the parameters of a ``sample`` rule: everything that decides a corpus' documents."""
     params: dict[str, Any] = {
         "source": source.model_dump(mode="json"),
         "passages": passages and passages.model_dump(mode="json"),
@@ -123,9 +122,9 @@ def is_current(
     *,
     length_tokenizer: str,
 ) -> bool:
-    """Say whether a domain's rows of a documents table are what its sample would be now.
+    """Return whether a domain's documents are those that its sample would draw now.
 
-    A dataset on the hub counts as the same while its name and revision are.
+    A dataset on the hub counts as unchanged while its name and revision are.
     """
     record = read_provenance(table) or {}
     params = domain_params(record, table.domain)
@@ -137,47 +136,48 @@ def is_current(
 
 
 def prefixed(frame: pl.DataFrame, prefix: str, *columns: str) -> pl.DataFrame:
-    """Put a prefix before the ids in some columns: sources count alike, domains have to differ."""
+    """Put a prefix before the ids in some columns, so that ids of different domains differ."""
     return frame.with_columns((pl.lit(prefix) + pl.col(name)).alias(name) for name in columns)
 
 
 def cut_into_passages(
     documents: pl.DataFrame, passages: Passages
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return DOCUMENTS rows of passages, and the pieces left out (reason passage_too_short).
+    """Return DOCUMENTS rows of passages, and dropped rows of the pieces (passage_too_short).
 
-    The pieces of ``d`` have ids ``d-unfit-001``, ``d-unfit-002``, ..., and ``d`` as document: it is
-    the source's and not in the sample. ``char_length`` is that of the piece.
+    The pieces of ``d`` have ids ``d-unfit-001``, ``d-unfit-002``, ..., and the source's ``d`` as
+    document, which is not in the sample. ``char_length`` is the length of the piece.
     """
-    kept, pieces = cut_documents(documents, **passages.model_dump())
+    cut, pieces = cut_documents(documents, **passages.model_dump())
     rows = [
         Dropped(
-            CUT,
+            _CUT_STAGE,
             "passages",
             f"{doc_id}-unfit-{number:03d}",
             doc_id,
             "passage_too_short",
-            text[:DETAIL_CHARS],
+            text[:EXCERPT_CHARS],
             char_length=len(text),
         )
         for doc_id, of_document in groupby(pieces, key=itemgetter(0))
         for number, (_, text) in enumerate(of_document, start=1)
     ]
-    return kept, dropped_frame(rows)
+    return cut, dropped_frame(rows)
 
 
-def passages_flow(kept: pl.DataFrame, left_out: pl.DataFrame) -> tuple[str, Flow]:
-    """Return the counts of what `cut_into_passages` returned, and the stage they are of."""
-    return CUT, Flow("passages", kept.height + left_out.height, kept.height)
+def passages_flow(passages: pl.DataFrame, left_out: pl.DataFrame) -> tuple[str, Flow]:
+    """Return (stage, counts) of the two tables that `cut_into_passages` returned."""
+    n_passages = passages.height
+    return _CUT_STAGE, Flow("passages", n_passages + left_out.height, n_passages)
 
 
 def length_measure(
     unit: Literal["chars", "words", "tokens"], length_tokenizer: str = "words"
-) -> Measure:
-    """Return texts -> (n_texts,) int32 lengths in a unit.
+) -> LengthMeasure:
+    """Return a function from texts to their lengths in a unit, (n_texts,) int32.
 
-    ``chars``; ``words``: the pieces split on one space; ``tokens``: those of ``length_tokenizer``
-    (see `token_counter`), special tokens left out.
+    ``words``: pieces split on one space. ``tokens``: tokens of ``length_tokenizer`` (see
+    `token_counter`) without special tokens.
     """
     if unit == "chars":
         return lambda texts: np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
@@ -191,7 +191,7 @@ def length_measure(
 # The draw
 
 
-CANDIDATE_SCHEMA: dict[str, Any] = {
+_CANDIDATE_SCHEMA: dict[str, Any] = {
     **{"place": pl.Int64, "bin": pl.Int32, "priority": pl.Binary},
     **{"_id": pl.String, "text": pl.String, "origin": pl.String, "length": pl.Int32},
 }
@@ -203,18 +203,18 @@ class Candidates:
     Attributes
     ----------
     rows
-        ``CANDIDATE_SCHEMA``: ``place`` is the document's number in the source and ``bin`` its
-        length bin, both from 0; of each bin those of the smallest ``priority``. And where pages
-        start, if some document has them.
+        ``_CANDIDATE_SCHEMA``: ``place`` is the document's number in the source and ``bin`` its
+        length bin, both from 0. Each bin has only its documents of smallest ``priority``. If some
+        document has pages, also where they start.
     n_seen
-        Documents read, by bin; the last number is of those outside of all bins.
+        Documents read, by bin; the last number counts documents outside all bins.
     shortest, longest
-        Least and greatest length read; None where nothing was.
+        Smallest and largest length read; None if nothing was read.
     """
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
-        self.rows = pl.DataFrame(schema=CANDIDATE_SCHEMA)
+        self.rows = pl.DataFrame(schema=_CANDIDATE_SCHEMA)
         self.n_seen = [0] * len(sample.edges)
         self.shortest: int | None = None
         self.longest: int | None = None
@@ -223,12 +223,12 @@ class Candidates:
         self._capacities = None if wanted is None else [n + ceil(n * reserve) for n in wanted]
 
     def read(self, batch: pl.DataFrame, lengths: np.ndarray) -> None:
-        """Add documents (DOCUMENTS rows, (n,) lengths) that follow those read before."""
+        """Add DOCUMENTS rows, with (n,) lengths, that follow the earlier ones in the source."""
         bins = bin_numbers(lengths, self.sample.edges)
         rows = batch.select(
             pl.int_range(pl.len(), dtype=pl.Int64).alias("place"),
             pl.Series("bin", bins, dtype=pl.Int32),
-            pl.Series("priority", [priority(self.sample.seed, key) for key in batch["_id"]]),
+            pl.Series("priority", [draw_priority(self.sample.seed, key) for key in batch["_id"]]),
             *("_id", "text", "origin"),
             pl.Series("length", lengths, dtype=pl.Int32),
             PAGES,
@@ -239,7 +239,7 @@ class Candidates:
     def add(
         self, rows: pl.DataFrame, n_seen: Sequence[int], shortest: int | None, longest: int | None
     ) -> None:
-        """Add candidates of documents that follow those read before; places count from there."""
+        """Add candidates that follow the earlier ones in the source; ``place`` counts from 0."""
         rows = rows.with_columns(pl.col("place") + sum(self.n_seen))
         self.n_seen = [before + more for before, more in zip(self.n_seen, n_seen, strict=True)]
         self.shortest = min((n for n in (self.shortest, shortest) if n is not None), default=None)
@@ -253,13 +253,13 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The documents drawn, in the order of the source, and how many there were of each length.
+    """The drawn documents, in the order of the source, and the counts by length.
 
     ``documents`` are DOCUMENTS rows with ``length`` (int32, in the sample's unit) and
-    ``length_bin``; ``sampling`` the SAMPLING rows, of which what lies outside of all bins is the
-    last; ``duplicates`` the documents left out for repeating another, in order of the source, as
-    `Dropped` with their ``length_bin`` (``detail`` is the id of the document repeated, ``score``
-    the Jaccard index).
+    ``length_bin``. ``sampling`` are SAMPLING rows; the last one counts documents outside all bins.
+    ``duplicates`` are the documents left out because they repeat another, in the order of the
+    source, as `Dropped` rows with their ``length_bin`` (``detail`` is the id of the repeated
+    document, ``score`` the Jaccard index).
     """
 
     documents: pl.DataFrame
@@ -268,33 +268,33 @@ class Sampled:
 
 
 def read_candidates(
-    batches: Iterable[pl.DataFrame], sample: Sample, measure: Measure
+    batches: Iterable[pl.DataFrame], sample: Sample, measure: LengthMeasure
 ) -> Candidates:
-    """Read documents (DOCUMENTS rows) to their end, and hold those that may be drawn.
+    """Read all documents (DOCUMENTS rows) and return the candidates.
 
     ``measure``: texts -> (n_texts,) lengths in the sample's unit; see `length_measure`.
     """
-    found = Candidates(sample)
+    candidates = Candidates(sample)
     for batch in batches:
         if batch.height:
-            found.read(batch, np.asarray(measure(batch.get_column("text").to_list())))
-    return found
+            candidates.read(batch, np.asarray(measure(batch.get_column("text").to_list())))
+    return candidates
 
 
 def draw(candidates: Candidates, *, where: str) -> Sampled:
     """Draw documents by length from the candidates of a whole source.
 
-    Each document has a priority, a hash of the seed and its id; a bin takes those of the smallest.
-    So the draw depends neither on the size of the batches nor on the order of the source; the rows
-    keep that order: the same documents in another order give the same set, in that order.
+    Each document has a priority, a hash of the seed and its id; a bin takes the documents of
+    smallest priority. The set of drawn documents therefore depends neither on the batch size nor on
+    the order of the source; the rows follow the order of the source.
 
-    A document that repeats one of better priority is left out, and the next of its bin takes its
-    place: a bin holds some more than it needs for that, ``sample.reserve``.
+    A document that repeats one of smaller priority is left out, and the next one of its bin
+    replaces it. ``sample.reserve`` gives each bin spare candidates for that.
 
-    A bin that cannot be filled is reported in ``sampling`` and with a warning; what it lacks is not
-    made up for by other bins. ``where`` is how messages name the sample.
+    If a bin has too few documents, ``sampling`` reports it, with a warning; other bins do not
+    compensate. ``where`` is the sample's name in messages.
 
-    Raises InputError if no document is drawn, or two that may be drawn have one id.
+    Raises InputError if no document is drawn, or two candidates have the same id.
     """
     sample, n_seen = candidates.sample, candidates.n_seen
     labels = [f"{low}-{high}" for low, high in pairwise(sample.edges)]
@@ -306,7 +306,7 @@ def draw(candidates: Candidates, *, where: str) -> Sampled:
     drawn, duplicates = _draw_distinct(rows.sort("priority"), sample, wanted)
     if drawn.is_empty():
         raise InputError(f"{where}: {_nothing_drawn(candidates, labels)}")
-    found = []
+    sampling = []
     borders: list[tuple[int | None, int | None]] = [*pairwise(sample.edges), (None, None)]
     unlimited: list[int | None] = [None] * len(labels)
     quota = [*(wanted or unlimited), 0]
@@ -316,12 +316,12 @@ def draw(candidates: Candidates, *, where: str) -> Sampled:
         if n_wanted is not None and n_drawn < n_wanted:
             n_held = rows.filter(bin=number).height
             why = _why_too_few(n_left_out, n_held, n_seen[number])
-            logger.warning(TOO_FEW, where, n_wanted, label, sample.unit, n_drawn, why)
+            logger.warning(_TOO_FEW_IN_BIN, where, n_drawn, n_wanted, label, sample.unit, why)
         counts = (n_seen[number], n_wanted, n_drawn, n_left_out)
-        found.append((label, sample.unit, low, high, *counts))
+        sampling.append((label, sample.unit, low, high, *counts))
     return Sampled(
-        drawn.sort("place").select(*SAMPLED_COLUMNS, PAGES),
-        pl.DataFrame(found, schema=SAMPLING.empty().schema, orient="row"),
+        drawn.sort("place").select(*_SAMPLED_COLUMNS, PAGES),
+        pl.DataFrame(sampling, schema=SAMPLING.empty().schema, orient="row"),
         _as_dropped(duplicates.sort("place")),
     )
 
@@ -329,11 +329,11 @@ def draw(candidates: Candidates, *, where: str) -> Sampled:
 def _draw_distinct(
     rows: pl.DataFrame, sample: Sample, wanted: Sequence[int] | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Go through candidates by priority; return those that repeat none drawn, and the others.
+    """Go through candidates by priority; return the drawn ones and the duplicates.
 
-    The others have ``reason``, ``repeats`` (an id) and ``jaccard`` besides. A bin that has what is
-    wanted is drawn from no more, so a document is compared with those of the sample only: a sample
-    without duplicates is the same with and without looking for them.
+    Duplicates also have ``reason``, ``repeats`` (an id) and ``jaccard``. A document is compared
+    only with drawn documents, and a full bin is skipped. If a sample has no duplicates, it is
+    therefore the same with and without deduplication.
     """
     distinct = None
     if sample.deduplicate != "none":
@@ -350,10 +350,10 @@ def _draw_distinct(
         else:
             drawn.append(number)
             n_drawn[of_bin] += 1
-    found = [(one.reason, rows["_id"][one.number], one.jaccard) for _, one in repeats]
+    reasons = [(one.reason, rows["_id"][one.number], one.jaccard) for _, one in repeats]
     schema = {"reason": pl.String, "repeats": pl.String, "jaccard": pl.Float64}
     duplicates = rows[[number for number, _ in repeats]]
-    return rows[drawn], duplicates.hstack(pl.DataFrame(found, schema=schema, orient="row"))
+    return rows[drawn], duplicates.hstack(pl.DataFrame(reasons, schema=schema, orient="row"))
 
 
 def _as_dropped(duplicates: pl.DataFrame) -> pl.DataFrame:
@@ -366,21 +366,21 @@ def _as_dropped(duplicates: pl.DataFrame) -> pl.DataFrame:
 
 
 def wanted_by_bin(sample: Sample) -> list[int] | None:
-    """Return how many documents each bin is to give; None where all are taken."""
+    """Return the number of documents to draw from each bin; None: all of them."""
     if sample.n_documents is None:
         return None
     return quotas(sample.n_documents, sample.shares or [1] * (len(sample.edges) - 1))
 
 
-def priority(seed: int, doc_id: str) -> bytes:
-    """Return a document's priority, 16 bytes: the smallest are drawn first."""
+def draw_priority(seed: int, doc_id: str) -> bytes:
+    """Return a document's priority, 16 bytes; the smallest priorities are drawn first."""
     return hashlib.blake2b(f"{seed}\x1f{doc_id}".encode(), digest_size=16).digest()
 
 
 def quotas(n_documents: int, shares: Sequence[int]) -> list[int]:
-    """Share out a number of documents by largest remainder, so that the parts sum to it.
+    """Divide a number of documents among bins by largest remainder; the parts sum to it.
 
-    Of equal remainders, the bin of shorter documents comes first.
+    Among equal remainders, the bin of shorter documents comes first.
     """
     total = sum(shares)
     parts = [n_documents * share // total for share in shares]
@@ -394,8 +394,8 @@ def quotas(n_documents: int, shares: Sequence[int]) -> list[int]:
 def bin_numbers(lengths: np.ndarray, edges: Sequence[int]) -> np.ndarray:
     """Return each length's bin, (n,) int64 from 0, or -1 outside.
 
-    A bin has its lower border and not its upper one; the last bin has both (PosQ, section 3.2:
-    500 to 1,024 words).
+    A bin includes its lower edge but not its upper one; the last bin includes both (PosQ, section
+    3.2: 500 to 1,024 words).
     """
     numbers = np.searchsorted(edges, lengths, side="right") - 1
     numbers[lengths == edges[-1]] = len(edges) - 2
@@ -408,19 +408,18 @@ def _why_too_few(n_duplicates: int, n_held: int, n_seen: int) -> str:
         return ""
     why = f" ({n_duplicates} duplicates left out"
     if n_held < n_seen:
-        why += f", and no more than {n_held} of {n_seen} held: raise sample.reserve"
+        why += f", and only {n_held} of {n_seen} were candidates: raise sample.reserve"
     return f"{why})"
 
 
-def _nothing_drawn(found: Candidates, labels: Sequence[str]) -> str:
-    n_documents = sum(found.n_seen)
+def _nothing_drawn(candidates: Candidates, labels: Sequence[str]) -> str:
+    n_documents = sum(candidates.n_seen)
     if not n_documents:
-        return "the source holds no document"
-    bins = zip([*labels, OUTSIDE], found.n_seen, strict=True)
+        return "the source has no documents"
+    bins = zip([*labels, OUTSIDE], candidates.n_seen, strict=True)
     seen = ", ".join(f"{label}: {n}" for label, n in bins)
     return (
-        f"no document drawn. The source's {n_documents} documents have "
-        f"{found.shortest} to {found.longest} {found.sample.unit} ({seen}). Change "
-        "sample.edges or sample.unit, ask for more documents, cut long ones (`passages: {}`), or "
-        "take another source."
+        f"no document drawn. The source's {n_documents} documents have {candidates.shortest} to "
+        f"{candidates.longest} {candidates.sample.unit} ({seen}). Change sample.edges or "
+        "sample.unit, read more documents, cut long ones (`passages: {}`), or use another source."
     )

@@ -392,5 +392,5 @@ def check_positions(
     if positions is not None and tokens is not None and tokens > positions:
         raise InputError(
             f"checkpoint {checkpoint!r}: {key} is {tokens}, but the model has only {positions} "
-            f"positions; lower {key}"
+            f"positions; lower {key.partition(' ')[0]}"
         )

@@ -15,7 +15,7 @@ from psibench.filters.decide import SPAN_PARTS
 from psibench.filters.negatives import FinewebNegatives, PosirNegatives
 from psibench.generate.benchmarks import (
     Benchmark,
-    Documents,
+    DocumentsBenchmark,
     GeneratedBenchmark,
     Place,
     PosirRelease,
@@ -26,7 +26,7 @@ from psibench.generate.benchmarks import (
     view_id,
     view_names,
 )
-from psibench.generate.recipes import TASKS, judging_of, place_of, steps_of, tasks_of
+from psibench.generate.recipes import RECIPE_TASKS, flow_step_of, judging_of, steps_of, tasks_of
 from psibench.llm.prompts import PromptTemplate, load_prompt
 from psibench.llm.tasks import LlmTask, LlmTaskSection
 from psibench.plan.config import Config
@@ -212,7 +212,7 @@ class PlannedBenchmark:
     @property
     def has_queries(self) -> bool:
         """Whether it is searched: documents alone are probed, or trained on."""
-        return not isinstance(self.section, Documents)
+        return not isinstance(self.section, DocumentsBenchmark)
 
     @property
     def is_generated(self) -> bool:
@@ -309,7 +309,7 @@ class PlannedBenchmark:
     def flow_step(self, step: str) -> int:
         """Return the place of a step in FLOW."""
         name = step.rstrip("0123456789") if step.startswith(SAMPLED) else step
-        return LEDGER_ORDER[name] if name in LEDGER_ORDER else place_of(self.generated, step)
+        return LEDGER_ORDER[name] if name in LEDGER_ORDER else flow_step_of(self.generated, step)
 
     def steps(self, lang: str, table: str) -> list[str]:
         """List the steps of a language that have a table ``dropped``, ``flow`` or ``usage``.
@@ -340,7 +340,7 @@ class PlannedBenchmark:
         section = self.generated
         passed = section.filters
         before = passed if step is None else passed[: passed.index(step)]
-        return before[-1] if before else TASKS[section.recipe][-1].name
+        return before[-1] if before else RECIPE_TASKS[section.recipe][-1].name
 
 
 def plan_benchmarks(config: Config, noted: Gathered | None = None) -> dict[str, PlannedBenchmark]:

@@ -13,7 +13,7 @@ from psibench.config.rerankers import reranker_params
 from psibench.config.sources import BeirSource, FilesSource, HubSource, PosirReleaseSource
 from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import RAW
-from psibench.generate.recipes import UNITS, build_params, grade_rule
+from psibench.generate.recipes import CANDIDATE_UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
 from psibench.models.compiled import MOST_WEIGHTS
 from psibench.models.dtypes import has_gpus
@@ -106,7 +106,7 @@ def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
 def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
     """Return where a filter's counts go in FLOW, and what a candidate is called there."""
     planned = plan.benchmarks[benchmark]
-    unit = UNITS.get(planned.section.recipe, "queries")
+    unit = CANDIDATE_UNITS.get(planned.section.recipe, "queries")
     return {"unit": unit, "step": planned.flow_step(step)}
 
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from psibench.generate.base import GeneratedBenchmark
-from psibench.generate.benchmarks import Benchmark, Documents, Posir, PosirRelease
+from psibench.generate.benchmarks import Benchmark, DocumentsBenchmark, Posir, PosirRelease
 from psibench.text.languages import split_pair
 from psibench.train.sections import Training
 
@@ -29,7 +29,7 @@ def limited(config: "Config", n: int) -> "Config":
 def _benchmark(section: Benchmark, n: int) -> Benchmark:
     update: dict[str, Any] = {}
     languages = [section.language]
-    if isinstance(section, Documents):
+    if isinstance(section, DocumentsBenchmark):
         update["n_documents"] = min(section.n_documents or n, n)
     if isinstance(section, GeneratedBenchmark):
         drawn = {"n_documents": min(section.sample.n_documents or n, n)}

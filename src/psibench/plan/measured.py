@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from psibench.generate.base import GeneratedBenchmark
-from psibench.generate.recipes import UNITS
+from psibench.generate.recipes import CANDIDATE_UNITS
 from psibench.generate.sampling import is_current
 from psibench.plan.sources import local_texts
 from psibench.plan.texts import Texts, tokens_per_unit
@@ -114,7 +114,7 @@ class Measured(Planned):
             for path in planned.built(language, part, step, "flow")
         ]
         rows = _read(paths, ["unit", "step", "entered", "kept"])
-        rows = rows.filter(pl.col("unit") == UNITS[planned.generated.recipe])
+        rows = rows.filter(pl.col("unit") == CANDIDATE_UNITS[planned.generated.recipe])
         if rows.is_empty():
             return None
         first, last = (pl.col("step") == end for end in (rows["step"].min(), rows["step"].max()))

@@ -30,7 +30,7 @@ from psibench.generate.benchmarks import (
     RAW,
     TINY,
     Controlled,
-    Documents,
+    DocumentsBenchmark,
     FinewebPosqRelease,
     view_id,
 )
@@ -394,7 +394,9 @@ class Plan:
             for probe in settings.names
             for name in names
             if probe not in OF_QUERIES
-            or not isinstance(self.benchmarks[name].section, FinewebPosqRelease | Documents)
+            or not isinstance(
+                self.benchmarks[name].section, FinewebPosqRelease | DocumentsBenchmark
+            )
             for lang in self.benchmarks[name].languages
             for model in self.models_of(name, lang, lang)
             if (settings.models is None or model in settings.models)

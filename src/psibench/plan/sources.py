@@ -11,7 +11,7 @@ from psibench.formats.posir import count_dataset
 from psibench.generate.base import GeneratedBenchmark
 from psibench.generate.benchmarks import (
     Benchmark,
-    Documents,
+    DocumentsBenchmark,
     KnownItem,
     Place,
     PosirRelease,
@@ -96,7 +96,7 @@ def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Tex
             return release_texts(place.language, counts.documents, counts.answerable)
         if not isinstance(place.source, FilesSource | SquadSource | PythonDocsSource):
             return None
-        if isinstance(section, KnownItem | Documents | GeneratedBenchmark):
+        if isinstance(section, KnownItem | DocumentsBenchmark | GeneratedBenchmark):
             read = _read_whole(section, place, length_tokenizer)
             if read is None:
                 return None
@@ -117,7 +117,9 @@ def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Tex
 
 
 def _read_whole(
-    section: KnownItem | Documents | GeneratedBenchmark, place: Place, length_tokenizer: str
+    section: KnownItem | DocumentsBenchmark | GeneratedBenchmark,
+    place: Place,
+    length_tokenizer: str,
 ) -> pl.DataFrame | None:
     """Read, cut and sample a place's documents; None where not all are read or measured."""
     documents = first_documents(place)
@@ -131,7 +133,7 @@ def _read_whole(
     return None if sampled is None else sampled.documents
 
 
-def _queries_per_document(section: KnownItem | Documents | GeneratedBenchmark) -> float:
+def _queries_per_document(section: KnownItem | DocumentsBenchmark | GeneratedBenchmark) -> float:
     if isinstance(section, GeneratedBenchmark):
         return queries_per_document(section)
     return len(POSITIONS) * section.queries_per_third if isinstance(section, KnownItem) else 0

@@ -30,11 +30,11 @@ from psibench.config.sources import (
 from psibench.generate.benchmarks import (
     Beir,
     Benchmark,
+    BenchmarkSource,
     Colder,
     Controlled,
     FinewebPosqRelease,
     PosirRelease,
-    Source,
     SquadPosq,
 )
 from psibench.generate.personas import Personas
@@ -271,7 +271,7 @@ def _with_texts(section: Benchmark) -> Benchmark:
     return section.model_copy(update=update)
 
 
-def _texts(section: Benchmark, source: Any, number: int, language: str) -> Source:
+def _texts(section: Benchmark, source: Any, number: int, language: str) -> BenchmarkSource:
     """Return shipped texts in the place of a source on the hub; others stay."""
     if not dataset_revisions(source):
         return source

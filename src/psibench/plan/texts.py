@@ -16,7 +16,7 @@ from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
     Benchmark,
     Controlled,
-    Documents,
+    DocumentsBenchmark,
     FinewebPosq,
     GeneratedBenchmark,
     Posir,
@@ -196,7 +196,7 @@ def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts
         n_listed = n_domains or len(section.named_domains())
         n_documents, n_queries = n_listed * RELEASE_DOCUMENTS, n_listed * RELEASE_QUERIES
         return release_texts(language, n_documents, n_queries) if n_listed else None
-    if isinstance(section, Documents) and section.words and section.n_documents:
+    if isinstance(section, DocumentsBenchmark) and section.words and section.n_documents:
         n_drawn = section.n_documents * (section.part[1] - section.part[0])
         return Texts(_spread(section.words, None, n_domains * n_drawn, TOKENS_PER_WORD), 0)
     if not isinstance(section, GeneratedBenchmark) or section.sample.n_documents is None:

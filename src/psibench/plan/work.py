@@ -22,7 +22,7 @@ from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError
 from psibench.generate.benchmarks import RAW, TINY, Controlled, GeneratedBenchmark
-from psibench.generate.recipes import NEGATIVES, TASKS, judging_of
+from psibench.generate.recipes import NEGATIVES, RECIPE_TASKS, judging_of
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
 from psibench.llm.usage import Usage
@@ -161,7 +161,9 @@ class Planned:
             return Counts(texts, candidates=n, left=n)
         if not isinstance(section, GeneratedBenchmark):
             return Counts(texts, candidates=texts.n_queries, left=texts.n_queries)
-        if (written := self.kept(name, language, TASKS[section.recipe][-1].name)) is not None:
+        if (
+            written := self.kept(name, language, RECIPE_TASKS[section.recipe][-1].name)
+        ) is not None:
             n *= written
         entering, left = filtered(section, n, lambda step: self.kept(name, language, step))
         return Counts(texts, n, tables.n_queries if tables else left, entering)
@@ -270,7 +272,7 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
                 texts = replace(counts.texts, n_queries=0)
                 _read(known, row, encoder, texts.n_documents, tokens_read(encoder, texts))
             yield row
-        yield from ask(task.name for task in TASKS[planned.generated.recipe])
+        yield from ask(task.name for task in RECIPE_TASKS[planned.generated.recipe])
         yield from _scored(known, planned, language, "verify", counts)
         yield from ask(name for name in judged if name not in late)
         yield from _scored(known, planned, language, NEGATIVES, counts)

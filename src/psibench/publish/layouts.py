@@ -30,9 +30,9 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from psibench.errors import InputError
-from psibench.formats.built import Dataset, Run, find_runs
+from psibench.formats.built import BuiltRun, Dataset, find_runs
 from psibench.formats.checks import identical_ids_removed
-from psibench.formats.posir import COLUMNS
+from psibench.formats.posir import RELEASE_COLUMNS
 from psibench.formats.tabular import ID_COLUMNS
 from psibench.metrics.query_scores import EVIDENCE_LISTS, name_some
 from psibench.tables import read_table
@@ -136,7 +136,7 @@ class Export:
                 yield Subset(pair, other.language, dataset, asked.select(queries.columns), judged)
 
     @cached_property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[BuiltRun]:
         """The runs between the languages that are exported."""
         return find_runs(self.benchmark, list(dict.fromkeys(one.language for one in self.datasets)))
 
@@ -176,7 +176,7 @@ def write_posir(export: Export) -> list[Written]:
     for dataset in export.datasets:
         _refuse_lost_evidence(dataset, extra=export.extra)
         folder = f"{dataset.language}/{dataset.domain}"
-        for table, columns in COLUMNS.items():
+        for table, columns in RELEASE_COLUMNS.items():
             typed = [pl.col(name).cast(kind) for name, kind in columns.items()]
             more = [pl.exclude(*columns)] if export.extra else []
             frame = export.read(dataset, table).select(*typed, *more)
@@ -339,7 +339,7 @@ def _write_tables(
         yield _write(export, name, table, frame.select(columns), path, **csv)
 
 
-def _run_rows(run: Run, queries: pl.DataFrame) -> pl.DataFrame:
+def _run_rows(run: BuiltRun, queries: pl.DataFrame) -> pl.DataFrame:
     """Read the rows of a run for some queries, with ids named as in qrels and the model as tag."""
     asked = queries.select(query_id="_id")
     rows = read_table(run.path, RUN).join(asked, on="query_id", how="semi", maintain_order="left")

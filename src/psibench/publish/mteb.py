@@ -17,7 +17,7 @@ import yaml
 
 from psibench.config.base import LANGUAGE_PATTERN
 from psibench.errors import InputError, MissingError
-from psibench.formats.beir import read_queries
+from psibench.formats.beir import read_query_file
 from psibench.formats.runs import read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
@@ -113,7 +113,7 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
         ) -> dict[str, float]:
             """Compute psibench's figures from MTEB's ranking; print the most important ones."""
             paths = [root / hf_subset / table / "test.parquet" for table in ("evidence", "queries")]
-            evidence = read_queries(next(path for path in paths if path.is_file()))
+            evidence = read_query_file(next(path for path in paths if path.is_file()))
             asked = evidence.filter(pl.col("_id").is_in(list(qrels)))
             found = position_scores(results, asked, qrels, buckets=buckets)
             print(f"{described.name}, {hf_subset}: {_worded(found)}")
@@ -151,7 +151,7 @@ def position_scores(
     results, qrels
         Scores and grades by document id, by query id.
     queries
-        As `psibench.formats.beir.read_queries` reads them: where the evidence is.
+        As `psibench.formats.beir.read_query_file` reads them: where the evidence is.
     buckets
         The bucket scheme.
 

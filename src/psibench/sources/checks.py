@@ -1,4 +1,4 @@
-"""Checks every source shares."""
+"""Checks that all sources share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from psibench.reading import utf8
 
 
 def require_text(value: object, field: str, *, origin: str) -> str:
-    """Return a record's value if it is text that can be written as UTF-8.
+    """Return a record's value if it is a text that UTF-8 can encode.
 
-    Raises InputError if it is not a string, or holds half of a surrogate pair.
+    Raises InputError if it is not a string, or contains half of a surrogate pair.
     """
     if not isinstance(value, str):
         raise InputError(
@@ -23,14 +23,14 @@ def require_text(value: object, field: str, *, origin: str) -> str:
 
 
 def require_id(value: object, field: str, *, origin: str) -> str:
-    """Return a record's id as text; raise InputError if it is neither text nor a whole number."""
+    """Return a record's id as text; raise InputError unless it is a text or a whole number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return require_text(value, field, origin=origin)
 
 
 def refuse_repeated(frame: pl.DataFrame, *, where: str) -> None:
-    """Raise InputError if a non-null ``_id`` occurs twice, naming the first."""
+    """Raise InputError if a non-null ``_id`` occurs twice; the message names the first."""
     ids = pl.col("_id")
     repeated = frame.filter(ids.is_not_null()).filter(ids.is_duplicated())
     if repeated.is_empty():
@@ -44,7 +44,7 @@ def refuse_repeated(frame: pl.DataFrame, *, where: str) -> None:
 
 
 def require_columns(record: Mapping[str, Any], columns: Sequence[str], origin: str) -> None:
-    """Raise InputError unless a record has these columns, naming those it has."""
+    """Raise InputError unless a record has all of these columns."""
     missing = [column for column in columns if column not in record]
     if missing:
         raise InputError(

@@ -1,8 +1,8 @@
-"""Text of PDF, DOCX and HTML files, and where the pages of a PDF start in it.
+"""Texts of PDF, DOCX and HTML files, and the page starts of PDF files.
 
-PDFium (pypdfium2) reads PDF; mammoth makes HTML of DOCX, and markdownify Markdown of HTML: the
-extra ``documents``. Of what reads these files they know pages, are fast, bring few packages and no
-models, and have permissive licences.
+PDFium (pypdfium2) reads PDF, mammoth converts DOCX to HTML, and markdownify converts HTML to
+Markdown; they are the extra ``documents``. Among such libraries, these know pages, are fast, have
+few dependencies and no models, and have permissive licences.
 """
 
 import re
@@ -15,29 +15,29 @@ from psibench.errors import InputError
 from psibench.reading import binary_kind, read_bytes, require_file, whole_number
 
 MOST_XML_BYTES = 50_000_000
-"""Of the parts of a DOCX when unpacked, pictures left out: some thousand pages. All are held in
-memory as trees, at some twenty times that."""
-NOT_READ = ["head", "script", "style", "template", "noscript", "nav", "svg"]
-"""Elements of HTML whose text is no part of the document's."""
+"""Largest unpacked size of a DOCX without pictures: some thousand pages. The parser needs about
+twenty times as much memory."""
+_SKIPPED_ELEMENTS = ["head", "script", "style", "template", "noscript", "nav", "svg"]
+"""HTML elements whose text does not belong to the document."""
 BLOCKS = (
     "address aside button center details dialog dir fieldset figure footer form header hgroup "
     "legend main menu optgroup option search summary textarea"
 ).split()
-"""Elements that a page shows on lines of their own. markdownify takes them for inline, which would
+"""Elements that browsers show on separate lines. markdownify treats them as inline, which would
 join the last word of one and the first word of the next."""
 
 
 class PagedText(str):
-    """A document's text, stripped, and where its pages start: characters, in the file's order.
+    """A document's stripped text, with the offsets at which its pages start, in file order.
 
-    A page without text starts where the next one does; those at the end are left out.
+    A page without text has the start of the next page; empty pages at the end have no start.
     """
 
     page_starts: list[int]
 
 
 def read_pdf(path: Path) -> PagedText:
-    """Read the text of a PDF, a blank line between pages; words cut at a line's end are joined.
+    """Return the text of a PDF, with a blank line between pages and hyphenated words joined.
 
     Raises InputError if it cannot be opened.
     """
@@ -48,7 +48,7 @@ def read_pdf(path: Path) -> PagedText:
     try:
         for page in pypdfium2.PdfDocument(path):
             text = page.get_textpage().get_text_bounded().replace("\r\n", "\n")
-            text = re.sub("[\x02\ufffe]\n?", "", text).strip()  # PDFium's marks of such a cut
+            text = re.sub("[\x02\ufffe]\n?", "", text).strip()  # PDFium's marks of hyphenation
             starts.append(length)
             if text:
                 pages.append(text)
@@ -56,18 +56,18 @@ def read_pdf(path: Path) -> PagedText:
     except pypdfium2.PdfiumError as error:
         if "password" in str(error):
             raise InputError(
-                f"{path}: encrypted; save a copy that needs no password, or take it out"
+                f"{path}: encrypted; save a copy without a password, or remove the file"
             ) from error
         raise InputError(f"{path}: not a readable PDF document ({error})") from error
-    found = PagedText("\n\n".join(pages))
-    found.page_starts = [start for start in starts if start < len(found)]
-    return found
+    paged = PagedText("\n\n".join(pages))
+    paged.page_starts = [start for start in starts if start < len(paged)]
+    return paged
 
 
 def read_docx(path: Path) -> str:
-    """Read the text of a DOCX as Markdown, without its pictures.
+    """Return the text of a DOCX as Markdown, without pictures.
 
-    Raises InputError if it is damaged, or more than `MOST_XML_BYTES` when unpacked.
+    Raises InputError if it is damaged, or larger than `MOST_XML_BYTES` when unpacked.
     """
     import mammoth
 
@@ -77,19 +77,19 @@ def read_docx(path: Path) -> str:
             n_bytes = sum(part.file_size for part in parts)
             if n_bytes > MOST_XML_BYTES:
                 raise InputError(
-                    f"{path}: {n_bytes:,} bytes when unpacked, at most {MOST_XML_BYTES:,} are "
-                    "read; split the document, or take it out"
+                    f"{path}: {n_bytes:,} bytes when unpacked, the limit is {MOST_XML_BYTES:,}; "
+                    "split the document, or remove the file"
                 )
             html = mammoth.convert_to_html(file, convert_image=lambda _: []).value
     except InputError:
         raise
-    except Exception as error:  # of zipfile, expat and mammoth; all mean "not readable"
+    except Exception as error:  # zipfile, expat and mammoth raise many kinds
         raise InputError(f"{path}: not a readable Word document ({error})") from error
     return _markdown(html, path)
 
 
 def read_html(path: Path) -> str:
-    """Read the text of an HTML page as Markdown, without links, pictures and navigation.
+    """Return the text of an HTML page as Markdown, without links, pictures and navigation.
 
     Raises InputError if it is binary, or nested too deep.
     """
@@ -107,21 +107,21 @@ def _markdown(html: str | bytes, path: Path) -> str:
     options |= {"escape_asterisks": False, "escape_underscores": False}
     soup = BeautifulSoup(html, "lxml")
     try:
-        for element in [*soup(NOT_READ), *soup(hidden=_is_hidden)]:
+        for element in [*soup(_SKIPPED_ELEMENTS), *soup(hidden=_is_hidden)]:
             element.decompose()
         for element in soup(BLOCKS):
             element.name = "div"
-        for name in ("colspan", "start"):  # markdownify takes what Python's `int` may refuse
+        for name in ("colspan", "start"):  # markdownify calls `int`, which fails on other values
             for element in soup(attrs={name: True}):
                 if whole_number(str(element[name])) is None:
                     del element[name]
         return MarkdownConverter(**options).convert_soup(soup).strip()
     except RecursionError as error:
-        raise InputError(f"{path}: HTML that is nested too deep to be read") from error
+        raise InputError(f"{path}: the HTML is nested too deeply; simplify or remove it") from error
 
 
 def _is_hidden(value: str | None) -> bool:
-    """Say whether a value of the attribute `hidden` keeps an element from ever being shown."""
+    """Return whether a value of the attribute `hidden` hides an element permanently."""
     return value is not None and value.strip().lower() != "until-found"
 
 
@@ -130,4 +130,4 @@ CONVERTERS: dict[str, Callable[[Path], str]] = {
     ".docx": read_docx,
     **dict.fromkeys((".html", ".htm"), read_html),
 }
-"""What converts a document, by suffix; called in `psibench.sources.converter`'s process."""
+"""Function that converts a document, by suffix; `psibench.sources.converter` calls it."""

@@ -1,8 +1,7 @@
-"""Conversion of documents in a process of its own, with limits of memory and time.
+"""Conversion of documents in a separate process with limits of memory and time.
 
-A file may make the library that reads it take all memory, run without end, or abort: then that
-process ends and the file is a bad one. The process is started once, serves one file after another,
-and is started anew after it has ended.
+A file may make a library use all memory, run forever or abort. The process then ends, and the file
+counts as bad. One process converts file after file; it is restarted after it has ended.
 """
 
 import atexit
@@ -20,38 +19,38 @@ from psibench.errors import InputError
 from psibench.sources.convert import CONVERTERS, PagedText
 
 MOST_MEMORY_BYTES = 2 << 30
-"""Of address space, where a system bounds it: macOS does not. Of a DOCX of `MOST_XML_BYTES` half is
-used."""
+"""Limit of address space, on systems that enforce one (macOS does not). A DOCX of `MOST_XML_BYTES`
+needs half of it."""
 MOST_SECONDS = 300.0
-"""For one file; PDFium reads a thousand pages in ten."""
-START = (
+"""Limit of time per file; PDFium reads a thousand pages in ten seconds."""
+_SERVE_CODE = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "from psibench.sources.converter import serve; serve(int(sys.argv[2]), float(sys.argv[3]))"
 )
 
 
 def convert(path: Path, suffix: str) -> str:
-    """Return the text of a document; of a PDF a `PagedText`.
+    """Return the text of a document; for a PDF a `PagedText`.
 
     Raises
     ------
     InputError
         If it cannot be read, or needs more than `MOST_MEMORY_BYTES` or `MOST_SECONDS`.
     ModuleNotFoundError
-        If what reads such files is not installed.
+        If the library for such files is not installed.
     """
     return _converter().convert(path, suffix)
 
 
 @cache
 def _converter() -> "Converter":
-    made = Converter()
-    atexit.register(made.stop)
-    return made
+    converter = Converter()
+    atexit.register(converter.stop)
+    return converter
 
 
 class Converter:
-    """A process that converts documents, and who asks it."""
+    """A client of the process that converts documents."""
 
     def __init__(
         self, *, memory_bytes: int = MOST_MEMORY_BYTES, timeout_s: float = MOST_SECONDS
@@ -62,7 +61,7 @@ class Converter:
     def convert(self, path: Path, suffix: str) -> str:
         """Return the text of a document; see `convert`."""
         if self._process is not None and self._process.poll() is not None:
-            self.stop()  # it was ended from outside, after the last file
+            self.stop()  # something else ended it after the last file
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -82,23 +81,23 @@ class Converter:
                     f"took more than {self.timeout_s:g} s"
                     if is_late
                     else f"ended with code {process.returncode}; it needs more than "
-                    f"{self.memory_bytes / 2**30:g} GiB, or is damaged"
+                    f"{self.memory_bytes / 2**30:g} GiB, or the file is damaged"
                 )
-                + ". Take the file out, or save it anew"
+                + ". Remove the file, or open it and save it again"
             )
         return _text_of(json.loads(line))
 
     def _start(self) -> subprocess.Popen[bytes]:
-        places = json.dumps([os.path.abspath(place) for place in sys.path])
+        folders = json.dumps([os.path.abspath(folder) for folder in sys.path])
         limits = [str(self.memory_bytes), str(self.timeout_s)]
-        command = [sys.executable, "-I", "-c", START, places, *limits]
+        command = [sys.executable, "-I", "-c", _SERVE_CODE, folders, *limits]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         return self._process
 
     def stop(self) -> None:
-        """End the process, if there is one."""
+        """End the process if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -112,17 +111,17 @@ def _text_of(reply: dict[str, Any]) -> str:
         raise InputError(reply["error"])
     if "page_starts" not in reply:
         return str(reply["text"])
-    found = PagedText(reply["text"])
-    found.page_starts = reply["page_starts"]
-    return found
+    paged = PagedText(reply["text"])
+    paged.page_starts = reply["page_starts"]
+    return paged
 
 
 def serve(memory_bytes: int, timeout_s: float) -> None:
-    """Convert the files that standard input names, a line each; the answers are lines of JSON.
+    """Convert the files named on standard input, one per line; print answers as lines of JSON.
 
-    A file that takes too long ends the process, even if the one that asks is gone.
+    A file that takes too long ends the process, even if the client has ended.
     """
-    # What the libraries print must not get between the answers.
+    # Redirect the libraries' own output, so that it does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     _bound_memory(memory_bytes)
@@ -144,21 +143,21 @@ def _bound_memory(n_bytes: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     if hard != resource.RLIM_INFINITY:
         n_bytes = min(n_bytes, hard)
-    with suppress(ValueError, OSError):  # macOS refuses any
+    with suppress(ValueError, OSError):  # macOS refuses all limits
         resource.setrlimit(resource.RLIMIT_AS, (n_bytes, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _answer(path: Path, suffix: str) -> dict[str, Any]:
     try:
-        found = CONVERTERS[suffix](path)
+        text = CONVERTERS[suffix](path)
     except InputError as error:
         return {"error": str(error)}
     except ModuleNotFoundError as error:
         return {"error": str(error), "missing": error.name}
     except MemoryError:
-        return {"error": f"{path}: converting it needs too much memory; take it out, or split it"}
-    except Exception as error:  # of a library, about a file of which nothing is known
+        return {"error": f"{path}: its conversion needs too much memory; split or remove the file"}
+    except Exception as error:  # a library's error on an unknown file
         return {"error": f"{path}: cannot be converted ({type(error).__name__}: {error})"}
-    pages = {"page_starts": found.page_starts} if isinstance(found, PagedText) else {}
-    return {"text": str(found), **pages}
+    pages = {"page_starts": text.page_starts} if isinstance(text, PagedText) else {}
+    return {"text": str(text), **pages}

@@ -1,4 +1,4 @@
-"""Documents of every kind of source, in batches: a source need not fit into memory."""
+"""Documents of every kind of source, in batches, so that a source need not fit into memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,22 +15,22 @@ from psibench.config.sources import (
 )
 from psibench.errors import InputError
 from psibench.sources.bad_records import BadRecords
-from psibench.sources.batches import Row, SourceDocuments, batch_documents
+from psibench.sources.batches import DocumentRow, SourceDocuments, batch_documents
 from psibench.sources.checks import refuse_repeated, require_id, require_text
-from psibench.sources.files import UNREADABLE
+from psibench.sources.files import UNREADABLE_FIELD
 from psibench.sources.python_docs import read_python_docs
-from psibench.sources.records import NumberedRecord, numbered_records, place_of
+from psibench.sources.records import NumberedRecord, numbered_records, source_name
 from psibench.sources.squad import read_squad_files
 from psibench.tables.dropped import dropped_frame
 
-ID_COLUMNS = ("_id", "id")
+_DEFAULT_ID_COLUMNS = ("_id", "id")
 
 
 def read_documents(source: DocumentSource) -> SourceDocuments:
-    """Read the documents of a source; of SQuAD files, the distinct contexts.
+    """Read the documents of a source; for SQuAD files, the distinct contexts.
 
-    Raises InputError if the source cannot be read, is not what it says, or holds no text; of a
-    source read batch by batch, when the batch that shows it is asked for.
+    Raises InputError if the source cannot be read, has the wrong format, or has no text. A source
+    that is read batch by batch raises it with the faulty batch.
     """
     if isinstance(source, PythonDocsSource):
         return read_python_docs(**source.model_dump(exclude={"kind"}))
@@ -44,13 +44,13 @@ def read_documents(source: DocumentSource) -> SourceDocuments:
 
 
 def read_document_files(paths: Sequence[str | Path], **options: Any) -> pl.DataFrame:
-    """Read documents into one frame of DOCUMENTS rows; options as a `FilesSource` has them.
+    """Read documents into one frame of DOCUMENTS rows, with the options of a `FilesSource`.
 
-    Raises InputError as `read_documents`, or if an id occurs twice.
+    Raises InputError as `read_documents` does, or if an id occurs twice.
     """
     source = FilesSource(kind="files", paths=[str(path) for path in paths], **options)
     documents = read_documents(source).documents
-    refuse_repeated(documents, where=place_of(source))
+    refuse_repeated(documents, where=source_name(source))
     return documents
 
 
@@ -61,64 +61,68 @@ def _read_records(source: RecordSource, bad: BadRecords) -> Iterator[pl.DataFram
     for batch in batch_documents(document_rows(source, records, bad)):
         is_empty = False
         yield batch
-    bad.refuse_many(where=place_of(source), unit="documents")
+    bad.refuse_many(where=source_name(source), unit="documents")
     if is_empty:
         raise InputError(no_text(source))
 
 
 def no_text(source: RecordSource) -> str:
-    """Say that a source holds no text."""
+    """Return the message that a source has no text."""
     if isinstance(source, FilesSource):
-        return f"{place_of(source)}: every document is empty; expected text"
+        return f"{source_name(source)}: every document is empty; expected text"
     files = source.data_files or source.splits
     return f"{source.name}: no text in column {source.text_column!r} of {', '.join(files)}"
 
 
 def document_columns(source: RecordSource) -> list[str]:
-    """List the columns that text, id and cluster of a document are read from."""
+    """Return the columns for text, id and cluster of a document."""
     cluster = [source.cluster_column] if source.cluster_column else []
     return [source.text_column, *_id_columns(source), *cluster]
 
 
 def document_rows(
     source: RecordSource, records: Iterable[NumberedRecord], bad: BadRecords
-) -> Iterator[Row]:
-    """Yield id, text and origin of each record; a null is a blank text.
+) -> Iterator[DocumentRow]:
+    """Yield id, text and origin of each record; a null counts as a blank text.
 
-    Where ``cluster_column`` holds a value, that is its origin.
+    If the record has a value in ``cluster_column``, that becomes the origin.
 
-    The id is what ``id_column`` holds. Without it, local files may have it in ``_id`` or ``id``;
-    else it is made from file and record number (from 0): it depends on no other file. A text file's
-    is its path without suffix.
+    The id is the value of ``id_column``. Without that option, local files may have the id in
+    ``_id`` or ``id``; otherwise it consists of the file and the record number (from 0), so it does
+    not depend on other files. The id of a text file is its path without suffix.
 
     A file that cannot be read is added to ``bad``.
 
-    Raises InputError if a record has no text or id where they should be.
+    Raises InputError if a record lacks the column of text or id.
     """
     column, ids, cluster = source.text_column, _id_columns(source), source.cluster_column
-    for origin, record, counted in records:
-        if UNREADABLE in record:
-            bad.add(str(record.get(ids[0], counted)), InputError(record[UNREADABLE]))
+    for origin, record, numbered_id in records:
+        if UNREADABLE_FIELD in record:
+            bad.add(str(record.get(ids[0], numbered_id)), InputError(record[UNREADABLE_FIELD]))
             continue
         bad.n_good += 1
         text = record.get(column)
         if not isinstance(text, str) and (text is not None or column not in record):
             raise InputError(
-                f"{origin}: no text in field {column!r}; found fields "
-                f"{', '.join(record) or 'none'}. Name the one with the text (text_column)."
+                f"{origin}: no text in field {column!r}; found the fields "
+                f"{', '.join(record) or 'none'}. Set text_column to the field with the text."
             )
         id_field = next((name for name in ids if record.get(name) is not None), None)
         if id_field is not None:
             key = require_id(record[id_field], id_field, origin=origin)
         elif source.id_column is None:
-            key = counted
+            key = numbered_id
         else:
-            raise InputError(f"{origin}: no id in field {ids[0]!r}; found {', '.join(record)}")
+            raise InputError(
+                f"{origin}: no id in field {ids[0]!r} (id_column); found the fields "
+                f"{', '.join(record)}"
+            )
         text = require_text(text or "", column, origin=origin)
         if cluster is not None:
             if cluster not in record:
                 raise InputError(
-                    f"{origin}: no field {cluster!r} (cluster_column); found {', '.join(record)}"
+                    f"{origin}: no field {cluster!r} (cluster_column); found the fields "
+                    f"{', '.join(record)}"
                 )
             if record[cluster] is not None:
                 origin = f"{cluster} {require_id(record[cluster], cluster, origin=origin)}"
@@ -128,11 +132,11 @@ def document_rows(
 def _id_columns(source: RecordSource) -> Sequence[str]:
     if source.id_column is not None:
         return (source.id_column,)
-    return ID_COLUMNS if isinstance(source, FilesSource) else ()
+    return _DEFAULT_ID_COLUMNS if isinstance(source, FilesSource) else ()
 
 
 def _contexts(questions: pl.DataFrame) -> pl.DataFrame:
-    """Take the distinct contexts of questions as documents, in sorted order."""
+    """Return the distinct contexts of questions as documents, in sorted order."""
     distinct = questions.unique("context", keep="first").sort("context")
     return distinct.with_row_index("number").select(
         pl.format("p{}", pl.col("number").cast(pl.String).str.zfill(5)).alias("_id"),

@@ -1,11 +1,11 @@
-"""Where the evidence of BEIR's queries is, by the annotation of the datasets they come from.
+"""Evidence of BEIR's queries, from the annotation of their original datasets.
 
-BEIR says which documents are relevant; which of their sentences are evidence stands in the
-datasets' own files. SciFact and FEVER number the sentences of abstracts and pages that have to be
-read beside, HotpotQA gives the paragraphs with its questions, Climate-FEVER quotes its sentences.
-MS MARCO has documents and passages for the same queries: a query's relevant passage is looked for
-in its relevant document. Records are as in the tables on the hub. A layout of our own, ``quotes``,
-says what is evidence in any other dataset: a query, a document, one or several quotes of it.
+BEIR labels relevant documents; the original datasets label the evidence sentences in them. SciFact
+and FEVER give sentence numbers of abstracts and pages, which come from separate files. HotpotQA
+gives the paragraphs with its questions, and Climate-FEVER quotes its sentences. MS MARCO has
+documents and passages for the same queries: psibench searches a query's relevant passage in its
+relevant document. Records are as in the tables on the hub. The additional layout ``quotes``
+annotates any other dataset: a query, a document, and one or several quotes from it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -33,25 +33,25 @@ Layout = Literal["scifact", "fever", "hotpotqa", "climate-fever", "msmarco", "qu
 
 
 class Evidence(Section):
-    """Which sentences of relevant documents are evidence, in the datasets' own layouts."""
+    """Which sentences of relevant documents are evidence, in the layout of the original dataset."""
 
     layout: Layout
     """scifact: claims; fever: claims; hotpotqa: questions with paragraphs; climate-fever: claims
-    with quotes; msmarco: qrels of the passages, as MTEB has them; quotes: records of `query_id`,
-    `document_id` and `quotes`, a text or several."""
+    with quotes; msmarco: qrels of the passages, as in MTEB; quotes: records of `query_id`,
+    `document_id` and `quotes`, a text or a list of texts."""
     source: RecordSource
-    """The annotation: the dataset's tables on the hub, or copies of them (jsonl, parquet)."""
+    """The annotation: the tables of the dataset on the hub, or copies as jsonl or parquet files."""
     documents: RecordSource | None = None
-    """What the numbers of sentences are of: SciFact's corpus, FEVER's pages. Or MS MARCO's
-    passages."""
+    """The documents with the numbered sentences: SciFact's corpus or FEVER's pages. For MS MARCO,
+    the passages."""
 
     @model_validator(mode="after")
     def _has_documents(self) -> "Evidence":
-        if (self.documents is not None) != (self.layout in DOCUMENTS):
+        if (self.documents is not None) != (self.layout in _DOCUMENT_READERS):
             needs = "needs" if self.documents is None else "has no"
             raise ValueError(
-                f"layout {self.layout} {needs} `documents`; those whose annotation has no text "
-                f"need it: {', '.join(DOCUMENTS)}"
+                f"layout {self.layout} {needs} `documents`; only layouts whose annotation has no "
+                f"text need it: {', '.join(_DOCUMENT_READERS)}"
             )
         return self
 
@@ -63,13 +63,13 @@ class Annotation:
     Attributes
     ----------
     query_id, document
-        As the dataset has them; of a document's id or title its `page_key`.
+        The query's id in the dataset, and the `page_key` of the document's id or title.
     numbers, quotes
-        Which sentences of the document are evidence, from 0, and evidence that is quoted.
+        Numbers of the evidence sentences, from 0, and quoted evidence.
     sentences
-        All sentences of the document in order; none where the dataset does not have the document.
+        All sentences of the document in order; empty if the dataset lacks the document.
     is_passage
-        Whether ``document`` names a passage, which any relevant document of the query may hold.
+        Whether ``document`` is a passage, which any relevant document of the query may contain.
     """
 
     query_id: str
@@ -80,22 +80,23 @@ class Annotation:
     is_passage: bool = False
 
     def locate(self, text: str) -> list[tuple[int, int]] | None:
-        """Find the evidence in the document's text: [start, end) in order, neighbours as one.
+        """Return the spans of the evidence in the document's text, in order, adjacent ones joined.
 
-        None if a piece of it stands at several places: which one is meant is not known.
+        Returns None if a piece of evidence occurs several times, since the annotated one is then
+        unknown.
         """
-        found: list[Located] = []
+        pieces: list[Located] = []
         quotes = dict.fromkeys(self.quotes)
         if self.is_passage:
             quotes |= dict.fromkeys(self.sentences)
         else:
-            places = locate_sentences(text, self.sentences)
-            found = [places[number] for number in set(self.numbers) if number < len(places)]
-        found += [locate_quote(text, quote, letters_only=True) for quote in quotes]
-        if any(one.reason == QUOTE_AMBIGUOUS for one in found):
+            located = locate_sentences(text, self.sentences)
+            pieces = [located[number] for number in set(self.numbers) if number < len(located)]
+        pieces += [locate_quote(text, quote, letters_only=True) for quote in quotes]
+        if any(one.reason == QUOTE_AMBIGUOUS for one in pieces):
             return None
         joined: list[tuple[int, int]] = []
-        for start, end in sorted(one.span for one in found if one.span is not None):
+        for start, end in sorted(one.span for one in pieces if one.span is not None):
             if joined and not any(char.isalnum() for char in text[joined[-1][1] : start]):
                 joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
             else:
@@ -104,36 +105,31 @@ class Annotation:
 
 
 def page_key(name: str) -> str:
-    """Return what ids and titles of one document have in common, however they are written.
+    """Return a key that is the same for all spellings of a document's id or title.
 
-    FEVER's files and pages differ in the normal form of letters; ids have underscores for blanks.
+    FEVER's files and pages differ in the normal form of letters; ids have underscores instead of
+    blanks.
     """
     return normalize("NFC", unescape_brackets(name)).replace("_", " ").strip()
 
 
-def read_evidence(section: Evidence, asked: Collection[str]) -> list[Annotation]:
-    """Read what is evidence for some queries, in the order of the files.
+def read_evidence(section: Evidence, query_ids: Collection[str]) -> list[Annotation]:
+    """Read the evidence of the given queries, in the order of the files.
 
-    A document that several records of a query name, or several sets of evidence in one, is there
-    once, with all its sentences.
+    Each pair of query and document is returned once, with the evidence of all its records.
 
     Raises InputError if a source cannot be read or a record is not in the layout.
-
-    Parameters
-    ----------
-    asked
-        Ids of the queries.
     """
-    read, columns = READERS[section.layout]
-    found: dict[str, dict[str, Annotation]] = {}
+    read, columns = _ANNOTATION_READERS[section.layout]
+    of_queries: dict[str, dict[str, Annotation]] = {}
     for origin, record in source_records(section.source, columns):
         for one in _in_layout(section.layout, read, record, origin):
-            if one.query_id in asked:
-                kept = found.setdefault(one.query_id, {}).setdefault(one.document, one)
-                if kept is not one:
-                    kept.numbers += one.numbers
-                    kept.quotes += one.quotes
-    every = [one for by_document in found.values() for one in by_document.values()]
+            if one.query_id in query_ids:
+                first = of_queries.setdefault(one.query_id, {}).setdefault(one.document, one)
+                if first is not one:
+                    first.numbers += one.numbers
+                    first.quotes += one.quotes
+    every = [one for by_document in of_queries.values() for one in by_document.values()]
     if section.documents is not None:
         pages = _read_pages(section, {one.document for one in every})
         for one in every:
@@ -150,19 +146,19 @@ def _in_layout(
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"{origin}: not {layout}'s layout ({type(error).__name__}: {error}); found "
-            f"{', '.join(record)}. Expected {EXPECTED[layout]}"
+            f"{origin}: not in the layout {layout} ({type(error).__name__}: {error}); found "
+            f"{', '.join(record)}. Expected {_EXPECTED_RECORDS[layout]}"
         ) from error
 
 
 def _numbered(query_id: str, pairs: Iterable[tuple[str, int]]) -> list[Annotation]:
-    found = []
-    for document, number in pairs:
-        place = whole_number(str(number).removesuffix(".0"))
-        if place is None:
-            raise ValueError(f"the sentence {number!r}")
-        found.append(Annotation(query_id, page_key(document), [place]))
-    return found
+    annotations = []
+    for document, value in pairs:
+        number = whole_number(str(value).removesuffix(".0"))
+        if number is None:
+            raise ValueError(f"sentence number {value!r}")
+        annotations.append(Annotation(query_id, page_key(document), [number]))
+    return annotations
 
 
 # --- The layouts
@@ -194,9 +190,9 @@ def _hotpotqa(record: Mapping[str, Any], origin: str) -> list[Annotation]:
 
 
 MOST_LINES = 100_000
-"""Of a page; FEVER's longest has some thousand."""
+"""Limit of lines per page; FEVER's longest page has some thousand."""
 NO_EVIDENCE = ("NOT_ENOUGH_INFO", 2)
-"""Climate-FEVER's label of sentences that say neither that a claim is so nor that it is not."""
+"""Climate-FEVER's label of sentences that neither support nor refute a claim."""
 
 
 def _climate_fever(record: Mapping[str, Any], origin: str) -> list[Annotation]:
@@ -224,7 +220,7 @@ def _quotes(record: Mapping[str, Any], origin: str) -> list[Annotation]:
     return [Annotation(query_id, page_key(document), quotes=quotes)]
 
 
-READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] = {
+_ANNOTATION_READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] = {
     "scifact": (_scifact, ("id", "evidence_doc_id", "evidence_sentences")),
     "fever": (_fever, ("id", "evidence_wiki_url", "evidence_sentence_id")),
     "hotpotqa": (_hotpotqa, ("id", "supporting_facts", "context")),
@@ -232,8 +228,8 @@ READERS: Mapping[str, tuple[Callable[..., list[Annotation]], tuple[str, ...]]] =
     "msmarco": (_msmarco, ("query-id", "corpus-id", "score")),
     "quotes": (_quotes, ("query_id", "document_id", "quotes")),
 }
-"""How a record is read, and its columns."""
-EXPECTED = {
+"""Function that reads a record of a layout, and the columns it needs."""
+_EXPECTED_RECORDS = {
     "scifact": "id, evidence_doc_id, evidence_sentences: a row for each set of sentences",
     "fever": "id, evidence_wiki_url, evidence_sentence_id: a row for each sentence",
     "hotpotqa": "id, supporting_facts: {title, sent_id}, context: {title, sentences}",
@@ -252,13 +248,13 @@ def _abstract(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, .
 
 
 def _page(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ...]]:
-    """Return a page of FEVER: lines of a number, a sentence and its links, parted by tabs."""
+    """Read a page of FEVER; its lines have a number, a sentence and links, separated by tabs."""
     numbered = {}
     for line in record["lines"].split("\n"):
-        number, _, rest = line.partition("\t")
-        if (place := whole_number(number, most=MOST_LINES)) is not None:
-            numbered[place] = rest.partition("\t")[0]
-    sentences = tuple(numbered.get(place, "") for place in range(max(numbered, default=-1) + 1))
+        field, _, rest = line.partition("\t")
+        if (number := whole_number(field, most=MOST_LINES)) is not None:
+            numbered[number] = rest.partition("\t")[0]
+    sentences = tuple(numbered.get(number, "") for number in range(max(numbered, default=-1) + 1))
     return require_id(record["id"], "id", origin=origin), sentences
 
 
@@ -266,22 +262,24 @@ def _passage(record: Mapping[str, Any], origin: str) -> tuple[str, tuple[str, ..
     return require_id(record["_id"], "_id", origin=origin), (str(record["text"]),)
 
 
-DOCUMENTS: Mapping[str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[str, ...]]] = {
+_DOCUMENT_READERS: Mapping[
+    str, tuple[Callable[..., tuple[str, tuple[str, ...]]], tuple[str, ...]]
+] = {
     "scifact": (_abstract, ("doc_id", "abstract")),
     "fever": (_page, ("id", "lines")),
     "msmarco": (_passage, ("_id", "text")),
 }
-"""How a document with numbered sentences is read, and its columns."""
+"""Function that reads a document with numbered sentences, and the columns it needs."""
 
 
 def _read_pages(section: Evidence, wanted: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Read the sentences of some documents, by `page_key`; of all pages few are kept."""
+    """Return the sentences of the wanted documents, by `page_key`."""
     assert section.documents is not None
-    read, columns = DOCUMENTS[section.layout]
-    found = {}
+    read, columns = _DOCUMENT_READERS[section.layout]
+    pages = {}
     for origin, record in source_records(section.documents, columns):
         name = record.get(columns[0])
         if name is None or page_key(str(name)) in wanted:
             document, sentences = _in_layout(section.layout, read, record, origin)
-            found[page_key(document)] = sentences
-    return found
+            pages[page_key(document)] = sentences
+    return pages

@@ -27,14 +27,15 @@ logger = logging.getLogger("psibench")
 
 PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 MOST_TEXT_BYTES = 1 << 28
-"""Of a text file, which is one document and is copied several times: fifty long novels."""
+"""Largest text file, about fifty long novels; it is one document and is copied several times."""
 PARQUET_ROWS = 256
+"""Rows of a Parquet file that are in memory at once."""
 PARQUET_BUFFER = 1 << 20
-UNREADABLE = "psibench:unreadable"
-"""Field of a record, not of any file's, that says why a file has no text."""
-TEXTS, CONVERTED = 1000, 50
-"""So many text files are read as one file of records: they are small, and a corpus has many. And so
-many whose text has to be extracted."""
+UNREADABLE_FIELD = "psibench:unreadable"
+"""Field that psibench adds to a record if its file could not be read: the reason."""
+_TEXT_FILES_AT_ONCE, _CONVERTED_FILES_AT_ONCE = 1000, 50
+"""Number of files that are read as one file of records: text files, which are small and many, and
+files that need a conversion."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,11 @@ class LocalFile:
     Attributes
     ----------
     path, key
-        Where it is; and where it is below its root, without suffix unless another file's name is
-        the same without it: ids start with it.
+        Its path; and its path below its root, without suffix unless another file's name differs
+        only in the suffix. Ids start with the key.
     is_shipped
-        Origins then name it as the config does, on every machine.
+        Whether psibench ships the file; origins then have its name in the config, the same on every
+        machine.
     """
 
     path: Path
@@ -59,25 +61,25 @@ class LocalFile:
         return str(self.path)
 
     def identity(self) -> str:
-        """Return what changes when the file's content or its place does."""
+        """Return a text that changes when the file's content or path does."""
         return f"{self.path} {content_hash(str(self.path))}"
 
     def records(self, columns: Sequence[str]) -> Iterator[Record]:
-        """Yield ``(origin, record)``; of Parquet files only ``columns`` are read, if all are there.
+        """Yield ``(origin, record)``; of Parquet only ``columns``, if the file has them all.
 
-        Raises InputError if the file is not what its suffix says.
+        Raises InputError if the file does not have the format of its suffix.
         """
-        for origin, record in READERS[_suffix(self.path)](self.path, columns):
+        for origin, record in RECORD_READERS[_suffix(self.path)](self.path, columns):
             yield self.named(origin), record
 
     def named(self, origin: str) -> str:
-        """Return an origin as the config names the file."""
+        """Return an origin with the file's name as in the config."""
         return SHIPPED + origin.removeprefix(f"{CONFIG_FOLDER}/") if self.is_shipped else origin
 
 
 @dataclass(frozen=True)
 class TextFiles:
-    """Files that are a document each, some after another in reading order: records of one file."""
+    """Consecutive files in reading order with one document each, read like one file of records."""
 
     files: tuple[LocalFile, ...]
     is_whole: ClassVar[bool] = True
@@ -87,42 +89,42 @@ class TextFiles:
 
     @property
     def key(self) -> str:
-        """The first file's."""
+        """The key of the first file."""
         return self.files[0].key
 
     def identity(self) -> str:
-        """Return what changes when a file's content or its place does."""
+        """Return a text that changes when a file's content or path does."""
         return "\n".join(file.identity() for file in self.files)
 
     def records(self, columns: Sequence[str]) -> Iterator[Record]:
         """Yield ``(origin, record)``: a file's text and its key, as the first two columns.
 
-        Logs which files hold no text, as scanned pages do. The record of a file that cannot be read
-        has no text, and the reason under `UNREADABLE`.
+        Logs the files without text, e.g. scanned pages. If a file cannot be read, its record has no
+        text, and the reason under `UNREADABLE_FIELD`.
         """
         blank = []
         for file in self.files:
             try:
                 text = WHOLE_FILE[_suffix(file.path)](file.path)
             except InputError as error:
-                known = dict(zip(columns, (None, file.key), strict=False))
-                yield file.named(str(file.path)), known | {UNREADABLE: str(error)}
+                record = dict(zip(columns, (None, file.key), strict=False))
+                yield file.named(str(file.path)), record | {UNREADABLE_FIELD: str(error)}
                 continue
             if not text.strip():
                 blank.append(str(file))
             yield file.named(str(file.path)), dict(zip(columns, (text, file.key), strict=False))
         if blank:
             more = f", ... ({len(blank)} in all)" if len(blank) > FEW else ""
-            named = f"{', '.join(blank[:FEW])}{more}"
-            logger.warning("left out, without any text (scanned pages need OCR): %s", named)
+            listed = f"{', '.join(blank[:FEW])}{more}"
+            logger.warning("left out files without text (scanned pages need OCR): %s", listed)
 
 
 def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
-    """List the files under paths of a config, in reading order; `TEXTS` at a time, if they are.
+    """List the files under paths of a config, in reading order, with text files grouped.
 
-    Keys are without suffix, but where two names differ in it alone. Logs what is skipped.
+    Keys have no suffix, unless two names differ only in the suffix. Logs the skipped files.
 
-    Raises InputError as `find_files`.
+    Raises InputError as `find_files` does.
     """
     files, names, skipped = [], [], Counter[str]()
     for given in paths:
@@ -138,29 +140,29 @@ def local_record_files(paths: Sequence[str]) -> list[LocalFile | TextFiles]:
         replace(file, key=name) if suffixed[file.key] > 1 else file
         for file, name in zip(files, names, strict=True)
     ]
-    found: list[LocalFile | TextFiles] = []
-    for at_once, group in groupby(files, key=lambda file: AT_ONCE.get(_suffix(file.path))):
+    record_files: list[LocalFile | TextFiles] = []
+    for at_once, group in groupby(files, key=lambda file: _AT_ONCE.get(_suffix(file.path))):
         members = list(group)
         if at_once:
             starts = range(0, len(members), at_once)
-            found += [TextFiles(tuple(members[start : start + at_once])) for start in starts]
+            record_files += [TextFiles(tuple(members[start : start + at_once])) for start in starts]
         else:
-            found += members
-    return found
+            record_files += members
+    return record_files
 
 
 def find_files(
     paths: Sequence[str | Path], skipped: Counter[str] | None = None
 ) -> list[tuple[Path, Path]]:
-    """List ``(file, root)`` for files, folders and globs; the root is what ids are relative to.
+    """List ``(file, root)`` for files, folders and globs; ids are relative to the root.
 
-    That of a glob is the folder before its first wildcard. ``skipped`` counts what is in folders
-    and is not read: files by suffix, hidden ones left aside.
+    The root of a glob is the folder before its first wildcard. ``skipped`` counts the files in
+    folders that are not read, by suffix, without hidden files.
 
-    Raises InputError if a path is missing or no file, a glob matches nothing, a named file has an
-    unknown suffix, or a folder holds no document or cannot be read.
+    Raises InputError if a path is missing or not a file, a glob matches nothing, a listed file has
+    an unknown suffix, or a folder has no document or cannot be read.
     """
-    found: list[tuple[Path, Path]] = []
+    files: list[tuple[Path, Path]] = []
     skipped = Counter() if skipped is None else skipped
     for path in map(Path, paths):
         if has_magic(str(path)) and not path.exists():
@@ -168,7 +170,7 @@ def find_files(
             if not matched:
                 raise MissingError(f"{path}: no file or folder matches")
             root = Path(*takewhile(lambda part: not has_magic(part), path.parts))
-            found += [(file, root) for file, _ in find_files(matched, skipped)]
+            files += [(file, root) for file, _ in find_files(matched, skipped)]
         elif path.is_dir():
             inside, others = _inside(path)
             skipped += others
@@ -177,29 +179,29 @@ def find_files(
                 raise MissingError(
                     f"{path}: no document in this folder. Supported: {SUPPORTED}{more}"
                 )
-            found += [(p, path) for p in inside]
+            files += [(p, path) for p in inside]
         elif not path.exists():
             raise MissingError(f"{path}: no such file or folder")
         elif _suffix(path) not in SUFFIXES:
             raise InputError(f"{path}: unknown suffix {path.suffix!r}. Supported: {SUPPORTED}")
         else:
-            found.append((require_file(path, expected="a file of documents"), path.parent))
-    return found
+            files.append((require_file(path, expected="a file of documents"), path.parent))
+    return files
 
 
 def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
-    """List the documents below a folder, sorted, and count the rest by kind.
+    """List the documents below a folder, sorted, and count the other files by kind.
 
-    Level by level, since walks by recursion end at a thousand nested folders. Links to folders are
-    not followed.
+    The walk is iterative, since Python's recursion would fail at a thousand nested folders. Links
+    to folders are not followed.
     """
     files, others, waiting = list[Path](), Counter[str](), [folder]
     while waiting:
-        place = waiting.pop()
+        parent = waiting.pop()
         try:
-            entries = list(os.scandir(place))
+            entries = list(os.scandir(parent))
         except OSError as error:
-            raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+            raise InputError(f"{parent}: cannot be read ({error.strerror})") from error
         for entry in entries:
             path = Path(entry.path)
             if entry.is_dir(follow_symlinks=False):
@@ -212,12 +214,12 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
 
 
 def _is_file(entry: "os.DirEntry[str]") -> bool:
-    """Say whether an entry is a file or links to one; False for links in a circle."""
+    """Return whether an entry is a file or a link to one; False for circular links."""
     return os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()
 
 
 def _kind(path: Path) -> str:
-    """Name what is not read: a suffix, of compressed files with the one before it."""
+    """Return the kind of a skipped file: its suffix, or both if it is compressed."""
     if os.path.isdir(path):
         return "links to folders"
     if not os.path.isfile(path):
@@ -228,13 +230,13 @@ def _kind(path: Path) -> str:
 
 
 def skipped_text(skipped: Counter[str]) -> str:
-    """Say what was skipped in folders, the most frequent first, and what to do."""
+    """Return a message about skipped files, the most frequent kinds first, with advice."""
     kinds = sorted(skipped.items(), key=lambda one: (-one[1], one[0]))
-    named = ", ".join(f"{one_line(kind, 40)} {count:,}" for kind, count in kinds[:FEW])
+    listed = ", ".join(f"{one_line(kind, 40)} {count:,}" for kind, count in kinds[:FEW])
     more = f", ... ({len(kinds)} kinds)" if len(kinds) > FEW else ""
     return (
-        f"skipped {skipped.total():,} files of kinds that are not read: {named}{more}. Convert "
-        "those that you want read (text: .txt or .md; records: .jsonl or .parquet), or unpack them"
+        f"skipped {skipped.total():,} files of unsupported kinds: {listed}{more}. To include them, "
+        "convert them (text: .txt or .md; records: .jsonl or .parquet), or unpack them"
     )
 
 
@@ -242,32 +244,32 @@ def _read_text(path: Path) -> str:
     n_bytes = require_file(path, expected="plain text").stat().st_size
     if n_bytes > MOST_TEXT_BYTES:
         raise InputError(
-            f"{path}: {n_bytes:,} bytes, at most {MOST_TEXT_BYTES:,} of one document are read; "
+            f"{path}: {n_bytes:,} bytes, the limit for one document is {MOST_TEXT_BYTES:,}; "
             "split it, or write its documents as .jsonl"
         )
     return read_text_file(path, expected="plain text")
 
 
 def read_jsonl(path: Path, _columns: Sequence[str] = ()) -> Iterator[Record]:
-    """Yield ``(origin, record)`` of a jsonl file, gzipped or not."""
+    """Yield ``(origin, record)`` of a jsonl file, plain or gzipped."""
     for number, record in read_records(path):
         yield f"{path}, line {number}", record
 
 
 def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
-    """Yield ``(origin, record)``; of the other columns nothing is read, whatever they hold."""
+    """Yield ``(origin, record)`` with only ``columns``, if the file has them all."""
     require_file(path, expected="a Parquet file")
     row = 0
     try:
-        # Arrow would keep every column chunk it has read ahead until the file is closed.
+        # With pre_buffer, Arrow would keep all column chunks until the file is closed.
         file = pq.ParquetFile(path, pre_buffer=False, buffer_size=PARQUET_BUFFER)
         names = file.schema_arrow.names
         present = [n for n in names if any(is_inside(c, n) for c in columns)]
         if twice := [name for name in dict.fromkeys(present) if present.count(name) > 1]:
-            raise InputError(f"{path}: columns that occur twice: {', '.join(twice)}")
+            raise InputError(f"{path}: repeated columns {', '.join(twice)}; rename or remove them")
         needed = [c for c in columns if c not in ("_id", "id")]
         is_whole = all(any(is_inside(c, n) for n in names) for c in needed)
-        wanted = present if is_whole else None  # else a message names what there is
+        wanted = present if is_whole else None  # None: a later message lists all columns
         for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=wanted):
             for record in batch.to_pylist():
                 yield f"{path}, row {row}", record
@@ -276,12 +278,12 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         raise
     except (OSError, pa.ArrowException, ValueError, OverflowError) as error:
         # ValueError: text that is not UTF-8, times beyond year 9999
-        said = " ".join(str(error).split())  # of several lines, if a page is damaged
-        raise InputError(f"{path}: not a readable Parquet file ({said})") from error
+        problem = " ".join(str(error).split())  # several lines if a page is damaged
+        raise InputError(f"{path}: not a readable Parquet file ({problem})") from error
 
 
 def is_inside(column: str, name: str) -> bool:
-    """Say whether a column, maybe ``a.b``, is the one of that name or inside it."""
+    """Return whether a column, e.g. ``a.b``, is the column ``name`` or inside it."""
     return column == name or column.startswith(f"{name}.")
 
 
@@ -289,7 +291,7 @@ def _suffix(path: Path) -> str:
     return ".jsonl.gz" if path.name.lower().endswith(".jsonl.gz") else path.suffix.lower()
 
 
-READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
+RECORD_READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[Record]]] = {
     ".jsonl": read_jsonl,
     ".jsonl.gz": read_jsonl,
     ".parquet": _read_parquet,
@@ -298,8 +300,9 @@ WHOLE_FILE: dict[str, Callable[[Path], str]] = {
     **dict.fromkeys((".txt", ".md"), _read_text),
     **{suffix: partial(convert, suffix=suffix) for suffix in CONVERTERS},
 }
-AT_ONCE = {
-    suffix: TEXTS if read is _read_text else CONVERTED for suffix, read in WHOLE_FILE.items()
+_AT_ONCE = {
+    suffix: _TEXT_FILES_AT_ONCE if read is _read_text else _CONVERTED_FILES_AT_ONCE
+    for suffix, read in WHOLE_FILE.items()
 }
-SUFFIXES = (*READERS, *WHOLE_FILE)
+SUFFIXES = (*RECORD_READERS, *WHOLE_FILE)
 SUPPORTED = ", ".join(SUFFIXES)

@@ -1,4 +1,4 @@
-"""The files of a dataset on the hub, or of a folder laid out as one, and their records."""
+"""Files and records of a dataset on the hub, or of a folder with the same layout."""
 
 import os
 import re
@@ -10,22 +10,21 @@ from typing import Any, ClassVar
 
 from psibench.config.sources import HubSource
 from psibench.errors import InputError
-from psibench.sources.files import is_inside
+from psibench.sources.files import PARQUET_ROWS, is_inside
 from psibench.tables import content_hash
 
-PARQUET_ROWS = 256
 STREAM_BUFFER = 8 << 20
 COMPRESSED_SUFFIX = re.compile(r"\.\w+(\.(gz|bz2|xz|zst|lz4))?$")
 
 
 @dataclass(frozen=True)
 class HubFile:
-    """A file of a dataset on the hub, or of a folder laid out as one.
+    """A file of a dataset on the hub, or of a folder with the same layout.
 
     Attributes
     ----------
     url
-        Where it is: a path, or with the commit it is read at.
+        Its path, or its address with the commit to read.
     name
         Its path inside the dataset.
     """
@@ -38,14 +37,14 @@ class HubFile:
 
     @property
     def key(self) -> str:
-        """The file's path inside the dataset without suffixes: ids start with it."""
+        """The file's path inside the dataset without suffixes; ids start with it."""
         return COMPRESSED_SUFFIX.sub("", self.name)
 
     def identity(self) -> str:
-        """Return what changes when the file's content or name does.
+        """Return a text that changes when the file's content or name does.
 
-        On the hub that is the content's own id, which the listing of files has: a new commit of
-        the dataset that leaves the file as it is changes nothing.
+        On the hub it uses the content's id from the listing of files, so a new commit of the
+        dataset that does not change the file does not change the identity.
         """
         if "://" not in self.url:
             return f"{self.source.name}/{self.name} {content_hash(self.url)}"
@@ -55,20 +54,20 @@ class HubFile:
         return f"{self.source.name}/{self.name} {found.get('blob_id') or self.url}"
 
     def records(self, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield ``(origin, record)``; of Parquet files only ``columns`` are read, if all are there.
+        """Yield ``(origin, record)``; of Parquet only ``columns``, if the file has them all.
 
         Raises InputError if the file cannot be read.
         """
         try:
             for number, record in enumerate(self._open(columns)):
                 yield f"{self.source.name}/{self.name}, record {number}", record
-        except Exception as error:  # datasets raises many kinds; all mean "not loadable"
+        except Exception as error:  # datasets raises many kinds
             raise _unreadable(self.source, self.split, error) from error
 
     def _open(self, columns: Sequence[str]) -> Any:
-        """Open the file alone; of Parquet a row group at a time at most.
+        """Open only this file; of a Parquet file, hold at most one row group in memory.
 
-        Left to itself, Arrow reads ahead: a file of 400 MB took 1.2 GB.
+        By default, Arrow reads ahead: a file of 400 MB took 1.2 GB of memory.
         """
         from datasets import Features
         from datasets.download import DownloadManager
@@ -87,11 +86,11 @@ class HubFile:
             pre_buffer=False, use_buffered_stream=True, buffer_size=STREAM_BUFFER
         )
         builder.config.batch_size = PARQUET_ROWS
-        found = dataset.features
-        needed = [name for name in found if any(is_inside(column, name) for column in columns)]
+        every = dataset.features
+        needed = [name for name in every if any(is_inside(column, name) for column in columns)]
         if all(any(is_inside(column, name) for name in needed) for column in columns):
             builder.config.columns = needed
-            builder.info.features = Features({name: found[name] for name in needed})
+            builder.info.features = Features({name: every[name] for name in needed})
         return _stream(builder, self.split)
 
 
@@ -100,31 +99,31 @@ def _stream(builder: Any, split: str) -> Any:
 
     from datasets import config
 
-    # Where there is torch, the library would import it to share a counter: seconds, and 250 MB.
+    # If torch is installed, the library imports it to share a counter: seconds, and 250 MB.
     with patch.object(config, "TORCH_AVAILABLE", False):
         return builder.as_streaming_dataset(split=split)
 
 
 def hub_record_files(source: HubSource) -> list[HubFile]:
-    """List the files of a dataset's splits, or those that ``data_files`` names, in reading order.
+    """List the files of a dataset's splits, or those in ``data_files``, in reading order.
 
     Raises InputError if the dataset cannot be found, or has no such split.
     """
-    found = []
-    _builder.cache_clear()  # a folder's files may be others by now
+    files = []
+    _builder.cache_clear()  # a folder's files may have changed
     for split in source.splits:
         try:
             builder = _builder(source.model_dump_json())
             urls = builder.config.data_files[split]
-        except Exception as error:  # as in `records`
+        except Exception as error:  # datasets raises many kinds
             raise _unreadable(source, split, error) from error
         root = f"{builder.base_path}/" if builder.base_path else ""
-        found += [HubFile(source, split, url, _path_inside(url, root)) for url in urls]
-    return found
+        files += [HubFile(source, split, url, _path_inside(url, root)) for url in urls]
+    return files
 
 
 def _path_inside(url: str, root: str) -> str:
-    """Return a file's path below the dataset's root, both as the library has them."""
+    """Return a file's path below the dataset's root."""
     if "://" not in url:
         return os.path.relpath(url, root or ".").replace(os.sep, "/")
     return url.removeprefix(root)
@@ -132,7 +131,7 @@ def _path_inside(url: str, root: str) -> str:
 
 @lru_cache(maxsize=4)
 def _builder(section: str) -> Any:
-    """Find a dataset's files and how they are read; kept for those that read it file by file."""
+    """Return the library's builder, which lists a dataset's files and how to read them."""
     from datasets import load_dataset_builder
 
     source = HubSource.model_validate_json(section)
@@ -146,5 +145,5 @@ def _unreadable(source: HubSource, split: str, error: Exception) -> InputError:
     return InputError(
         f"dataset {source.name!r}, config {source.config!r}, split {split!r}, revision "
         f"{source.revision!r}: cannot be loaded ({type(error).__name__}: {error}). Check name, "
-        "split and revision; on a machine without network, give a local folder."
+        "split and revision; on a machine without network, use a local folder."
     )

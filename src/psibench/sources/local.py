@@ -1,4 +1,4 @@
-"""Where a source's text lies: its local files, and the revision of a dataset on the hub."""
+"""Local files of a source, and the revision of a dataset on the hub."""
 
 import os
 import platform
@@ -19,9 +19,9 @@ from psibench.sources.hub import hub_record_files
 
 
 def local_files(source: DocumentSource) -> list[str]:
-    """List the local files a source is read from, in order; none for a name on the hub.
+    """List the local files of a source, in order; none for a dataset on the hub.
 
-    Raises InputError if a named file or folder of documents does not exist, or a name holds braces.
+    Raises InputError if a file or folder in the config does not exist, or a path contains braces.
     """
     files: list[str] = []
     if isinstance(source, SquadSource):
@@ -37,7 +37,7 @@ def local_files(source: DocumentSource) -> list[str]:
 
 
 def interpreter_of(source: object) -> dict[str, str]:
-    """Return the version of Python where a source is its documentation: a parameter of the rule."""
+    """Return the Python version, a rule parameter, if a source is Python's documentation."""
     is_docs = isinstance(source, PythonDocsSource)
     return {"python": platform.python_version()} if is_docs else {}
 

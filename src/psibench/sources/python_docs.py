@@ -1,9 +1,8 @@
-"""The documentation that ships with the running Python interpreter, as passages of prose.
+"""The documentation of the running Python interpreter, as passages of prose.
 
-Three parts: the language topics of ``pydoc_data``, the docstrings of the standard library's
-source files (read from the syntax tree, nothing is imported), and the docstrings of a fixed list
-of modules compiled into the interpreter. One topic or one module is one page; a page is cut
-between paragraphs into passages of varied length.
+It has three parts: the language topics of ``pydoc_data``, the docstrings of the standard library's
+source files (parsed, not imported), and the docstrings of a fixed list of compiled modules. A page
+is one topic or one module; it is cut between paragraphs into passages of varied length.
 """
 
 import ast
@@ -27,16 +26,15 @@ from psibench.sources.batches import DOCUMENT_SCHEMA, SourceDocuments
 from psibench.tables.dropped import Dropped, dropped_frame, flow_of
 from psibench.text.near_duplicates import SeenText
 from psibench.text.paragraphs import prose_paragraphs
-from psibench.text.passages import cut_passages
+from psibench.text.passages import EXCERPT_CHARS, cut_passages
 
-STAGE = "read_python_docs"
-DETAIL_CHARS = 80
+_STAGE = "read_python_docs"
 MAX_SEEN = 0.5
-"""A paragraph of which a larger share was met before is left out."""
-Part = Literal["all", "language", "network", "library"]
+"""Largest share of a kept paragraph that occurred before."""
+DocsPart = Literal["all", "language", "network", "library"]
 
 TOPIC = "topic"
-"""How the names of the language's own pages begin: no module is called so."""
+"""First component of the names of topic pages; no module has this name."""
 NETWORK_PACKAGES = frozenset(
     """
     _socket _ssl asynchat asyncio asyncore base64 cgi cgitb email ftplib html http imaplib imghdr
@@ -44,15 +42,15 @@ NETWORK_PACKAGES = frozenset(
     smtplib socket socketserver ssl telnetlib urllib uu uuid webbrowser wsgiref xdrlib xml xmlrpc
     """.split()
 )
-"""Modules and packages about networks, mail and the web, with their formats."""
+"""Modules and packages for networks, mail and the web, with their formats."""
 
-# Compiled modules of every CPython: importing them has no side effect and needs no other library.
+# Compiled modules of every CPython; importing them has no side effects.
 COMPILED_MODULES = (
     "builtins _io itertools math cmath time posix nt sys _functools _collections _operator _struct "
     "_socket select _thread _json _random _datetime array zlib _bisect _heapq _pickle gc marshal "
     "_codecs _contextvars _asyncio _signal faulthandler mmap unicodedata _csv _sre atexit binascii"
 ).split()
-# Folders that are no library: third-party packages, test suites, an editor, demonstrations.
+# Folders outside the library: third-party packages, test suites, an editor, demonstrations.
 SKIPPED_FOLDERS = frozenset(
     {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__", "turtledemo"}
 )
@@ -60,7 +58,7 @@ SKIPPED_FOLDERS = frozenset(
 
 @dataclass(frozen=True)
 class Page:
-    """One topic or module: its name, where it was read, its prose paragraphs in order."""
+    """One topic or module: its name, its origin, and its prose paragraphs in order."""
 
     name: str
     origin: str
@@ -68,17 +66,17 @@ class Page:
 
 
 Docstring = tuple[str, str]
-"""What is documented (``module:Class.method``, or the module), and the text."""
+"""The documented object (``module:Class.method``, or the module), and the text."""
 
 
 def read_python_docs(
-    *, min_words: int = 60, max_words: int = 700, seed: int, part: Part = "all"
+    *, min_words: int = 60, max_words: int = 700, seed: int, part: DocsPart = "all"
 ) -> SourceDocuments:
     """Read the interpreter's documentation as passages of ``min_words`` to ``max_words`` words.
 
-    The lengths aimed at are squares of uniform draws between the roots of the bounds, so that
-    short and long passages are both common. The rows depend on the interpreter, the two bounds and
-    the seed alone.
+    The target lengths are squares of uniform draws between the square roots of the bounds, so that
+    both short and long passages are common. The rows depend only on the interpreter, the bounds and
+    the seed.
 
     Raises InputError if the interpreter ships without its documentation.
 
@@ -89,15 +87,15 @@ def read_python_docs(
     seed
         Seed of the drawn lengths, at least 0.
     part
-        Takes the pages of one part alone; what repeats another part's text is left out there, too,
-        so parts share no text.
+        Part whose pages are read. A paragraph that repeats another part's text is left out in any
+        case, so parts share no text.
 
     Returns
     -------
-    Passages in the order of the documentation, and what was left out. Reasons: ``duplicate`` (a
-    paragraph met before, word for word), ``near_duplicate`` (score: the share of its 5-word
-    shingles met before), ``passage_too_short`` and ``passage_too_long`` (score: words). An item's
-    document is its page; ``char_length`` is the item's own.
+    Passages in the order of the documentation, and dropped rows. Reasons: ``duplicate`` (an exact
+    repetition of earlier text), ``near_duplicate`` (score: the share of its 5-word shingles that
+    occurred before), ``passage_too_short`` and ``passage_too_long`` (score: words). The document of
+    an item is its page; ``char_length`` is the length of the item.
     """
     every_page, repeated = _distinct_pages()
     pages = [page for page in every_page if part in ("all", part_of(page.name))]
@@ -122,22 +120,21 @@ def read_python_docs(
     left_out = dropped_frame(dropped)
     n_paragraphs = sum(len(page.paragraphs) for page in pages)
     flow = (
-        (STAGE, flow_of("paragraphs", n_paragraphs, left_out)),
-        (STAGE, flow_of("passages", len(documents), left_out)),
+        (_STAGE, flow_of("paragraphs", n_paragraphs, left_out)),
+        (_STAGE, flow_of("passages", len(documents), left_out)),
     )
     return SourceDocuments(iter([frame]), left_out, flow)
 
 
 def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Dropped]]:
-    """Leave out every paragraph of which more than ``MAX_SEEN`` was met before.
+    """Drop every paragraph of which more than ``MAX_SEEN`` occurred before.
 
-    Pages are read in order, so an inherited or copied docstring stays where it comes first.
+    Pages are read in order, so the first occurrence of an inherited or copied docstring is kept.
 
     Returns
     -------
     pages, dropped
-        Pages with what is left of them (a page with nothing left is gone), and one row per
-        paragraph left out.
+        Pages with the remaining paragraphs, without empty pages, and one row per dropped paragraph.
     """
     seen, kept = SeenText(), []
     dropped: list[Dropped] = []
@@ -148,8 +145,8 @@ def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Droppe
             share = seen.share(body)
             if share > MAX_SEEN:
                 reason = "duplicate" if share == 1 else "near_duplicate"
-                place = f"p{number:03d}"
-                dropped.append(_drop(page, "paragraphs", place, reason, paragraph, share))
+                suffix = f"p{number:03d}"
+                dropped.append(_drop(page, "paragraphs", suffix, reason, paragraph, share))
             else:
                 seen.remember(body)
                 paragraphs.append(paragraph)
@@ -160,18 +157,18 @@ def drop_seen_paragraphs(pages: Iterable[Page]) -> tuple[list[Page], list[Droppe
 
 @cache
 def _distinct_pages() -> tuple[list[Page], list[Dropped]]:
-    """Read all pages, and leave out what was met before: once for all parts that a job reads."""
+    """Return all pages without repeated paragraphs; cached for the other parts of a job."""
     return drop_seen_paragraphs(python_pages())
 
 
-def _drop(page: Page, unit: str, place: str, reason: str, text: str, score: float) -> Dropped:
+def _drop(page: Page, unit: str, suffix: str, reason: str, text: str, score: float) -> Dropped:
     slug = page.name.lower()
-    facts = (f"{slug}-{place}", slug, reason, text[:DETAIL_CHARS], float(score))
-    return Dropped(STAGE, unit, *facts, char_length=len(text))
+    facts = (f"{slug}-{suffix}", slug, reason, text[:EXCERPT_CHARS], float(score))
+    return Dropped(_STAGE, unit, *facts, char_length=len(text))
 
 
-def part_of(name: str) -> Part:
-    """Return the part that a page belongs to, by its name in any case."""
+def part_of(name: str) -> DocsPart:
+    """Return the part that a page belongs to, by its name, ignoring case."""
     package = name.lower().partition(".")[0]
     if package == TOPIC:
         return "language"
@@ -198,13 +195,13 @@ def python_pages() -> Iterator[Page]:
     private = [item for item in files if item[0].startswith("_")]
     for name, path in (item for item in files if not item[0].startswith("_")):
         yield _module_page(name, read_docstrings(path, name))
-    import asyncio  # noqa: F401 - first: _asyncio before it leaves two notions of the current task
+    import asyncio  # noqa: F401 - importing _asyncio first would give two current tasks
 
     for name in COMPILED_MODULES:
         try:
             module = importlib.import_module(name)
         except ImportError:
-            continue  # posix and nt exclude each other; a build may leave others out
+            continue  # a system has either posix or nt; a build may lack other modules
         yield _module_page(name, _object_docstrings(module, name))
     for name, path in private:
         yield _module_page(name, read_docstrings(path, name))
@@ -216,7 +213,7 @@ def _topic_pages() -> Iterator[Page]:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError as error:
         raise InputError(
-            "this Python ships without pydoc_data, its documentation topics; install the "
+            "this Python ships without its documentation topics (pydoc_data); install the "
             "distribution's full standard library, or use another source of documents"
         ) from error
     for name, text in sorted(topics.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -242,7 +239,7 @@ def _doc(thing: object) -> str:
 
 
 def _module_page(module: str, docstrings: Iterable[Docstring]) -> Page:
-    """Make one page of a module's docstrings; each one's first paragraph starts with its name."""
+    """Return a page of a module's docstrings; the first paragraph of each begins with its name."""
     paragraphs: list[str] = []
     for name, group in groupby(docstrings, key=lambda named: named[0]):
         prose = [p for _, text in group for p in prose_paragraphs(text)]
@@ -253,10 +250,10 @@ def _module_page(module: str, docstrings: Iterable[Docstring]) -> Page:
 
 
 def source_files(root: Path) -> list[Path]:
-    """List the library's ``.py`` files under ``root``, sorted by path; none if it is no folder.
+    """List the library's ``.py`` files under ``root``, sorted by path; empty if it is not a folder.
 
-    Folders named in `SKIPPED_FOLDERS` or with a hyphen in their name (they cannot be imported as
-    a package) are left out.
+    Folders in `SKIPPED_FOLDERS`, or with a hyphen in their name (they cannot be imported as a
+    package), are left out.
     """
     files = sorted((path.relative_to(root).parts, path) for path in root.rglob("*.py"))
     skipped = (any(one in SKIPPED_FOLDERS or "-" in one for one in way[:-1]) for way, _ in files)
@@ -264,19 +261,20 @@ def source_files(root: Path) -> list[Path]:
 
 
 def module_name(path: Path, root: Path) -> str:
-    """Give the dotted name of the module in ``path`` (a package for ``__init__.py``)."""
+    """Return the dotted name of the module in ``path`` (the package for ``__init__.py``)."""
     parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def read_docstrings(path: Path, module: str) -> list[Docstring]:
-    """Read a source file's docstrings in source order: the module's, then of classes, functions.
+    """Return a source file's docstrings: the module's, then those of classes and functions.
 
-    Definitions inside functions are left out. A file that cannot be decoded or parsed has none.
+    Definitions inside functions are left out. A file that cannot be decoded or parsed has no
+    docstrings.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a source's own invalid escapes are not ours
+            warnings.simplefilter("ignore")  # e.g. invalid escapes in the parsed source
             tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
         return []

@@ -1,4 +1,4 @@
-"""Questions with answer spans from SQuAD's JSON format (v1.1, v2, XQuAD), or from the hub."""
+"""Questions with answer spans, from SQuAD's JSON format (v1.1, v2, XQuAD) or from the hub."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,24 +13,24 @@ from psibench.sources.bad_records import BadRecords
 from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.records import source_records
 
-Row = tuple[str | None, str | None, str, str | None, int | None, str | None, str]
-EXPECTED = "a SQuAD-format JSON file"
-COLUMNS = ("_id", "question", "context", "answer", "answer_start", "article", "origin")
-SCHEMA = dict.fromkeys(COLUMNS, pl.String) | {"answer_start": pl.Int32}
-"""A question, the passage it was asked about and its first answer, by its start in characters; what
-the passage is a part of, where known, and where the question was read."""
+QuestionRow = tuple[str | None, str | None, str, str | None, int | None, str | None, str]
+_EXPECTED_FILE = "a SQuAD-format JSON file"
+_QUESTION_COLUMNS = ("_id", "question", "context", "answer", "answer_start", "article", "origin")
+QUESTION_SCHEMA = dict.fromkeys(_QUESTION_COLUMNS, pl.String) | {"answer_start": pl.Int32}
+"""A question, its passage, its first answer and the answer's start in characters; the passage's
+article, if known, and the origin of the question."""
 
 
 def read_squad_files(paths: Sequence[str | Path], bad: BadRecords | None = None) -> pl.DataFrame:
-    """Read SQuAD files in the given order into rows of ``SCHEMA``.
+    """Read SQuAD files in the given order into rows of ``QUESTION_SCHEMA``.
 
     A context without questions gives one row with null ``_id``. Unanswerable questions have null
     ``answer`` and ``answer_start``. Offsets are characters, 0-based.
 
-    A question whose answer does not stand where its offset says is a bad record, and is left out.
+    A question is a bad record, and left out, if its answer is not at its offset.
 
-    Raises InputError if a file is not SQuAD-format JSON, too many records are bad (``bad``; None:
-    any), or an id occurs twice.
+    Raises InputError if a file is not SQuAD-format JSON, too many records are bad (any, if ``bad``
+    is None), or an id occurs twice.
     """
     bad = BadRecords(0) if bad is None else bad
     rows = [row for path in paths for row in _read_file(path, bad)]
@@ -38,15 +38,15 @@ def read_squad_files(paths: Sequence[str | Path], bad: BadRecords | None = None)
 
 
 def read_hub_questions(source: HubSource, bad: BadRecords | None = None) -> pl.DataFrame:
-    """Read a SQuAD-like dataset (id, question, context, answers) into ``SCHEMA`` rows.
+    """Read a SQuAD-like dataset (id, question, context, answers) into rows of ``QUESTION_SCHEMA``.
 
-    ``bad`` is as of `read_squad_files`.
+    ``bad`` is as in `read_squad_files`.
 
     Raises InputError if the dataset cannot be loaded or lacks a column, or too many records are
     bad.
     """
     bad = BadRecords(0) if bad is None else bad
-    rows: list[Row] = []
+    rows: list[QuestionRow] = []
     columns = ("id", "question", "context", "answers")
     for origin, record in source_records(source, (*columns, "title")):
         require_columns(record, columns, origin)
@@ -64,15 +64,15 @@ def read_hub_questions(source: HubSource, bad: BadRecords | None = None) -> pl.D
 
 
 def _bad_id(record: Mapping[str, Any], origin: str) -> str:
-    """Return the id of a bad record, as far as it has one."""
+    """Return the id of a bad record, or its origin if it has no id."""
     return record["id"] if isinstance(record.get("id"), str) else origin
 
 
 def questions_frame(
-    rows: Sequence[Row], *, where: str, bad: BadRecords | None = None
+    rows: Sequence[QuestionRow], *, where: str, bad: BadRecords | None = None
 ) -> pl.DataFrame:
-    """Build the frame of questions; refuse repeated ids, no rows at all, and many bad records."""
-    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    """Return the frame of questions; raise InputError if ids repeat or too many records are bad."""
+    frame = pl.DataFrame(rows, schema=QUESTION_SCHEMA, orient="row")
     if bad is not None:
         bad.refuse_many(where=where, unit="questions")
     if frame.is_empty():
@@ -82,10 +82,10 @@ def questions_frame(
 
 
 def check_context(context: object, *, origin: str) -> str:
-    """Return a context if it is text and not blank; raise InputError otherwise."""
+    """Return a context; raise InputError unless it is a text and not blank."""
     text = require_text(context, "context", origin=origin)
     if not text.strip():
-        raise InputError(f"{origin}: the context is empty; every paragraph needs text")
+        raise InputError(f"{origin}: the context is empty; every paragraph needs a text")
     return text
 
 
@@ -96,8 +96,8 @@ def question_row(
     start: int | None,
     article: str | None,
     origin: str,
-) -> Row:
-    """Make a row of a question (id, question) and its first answer, if it has one.
+) -> QuestionRow:
+    """Return the row of a question (id, question) and its first answer, if it has one.
 
     Raises InputError if the question is blank, or the answer is not in ``context`` at ``start``.
     """
@@ -105,35 +105,35 @@ def question_row(
         found = context[start : start + len(answer)] if start >= 0 else ""
         if not answer.strip() or found != answer:
             raise InputError(
-                f"{origin}: the answer {answer!r} does not stand at answer_start {start}; found "
-                f"{found!r} there. Offsets are 0-based characters (not bytes) into the context."
+                f"{origin}: the context does not have the answer {answer!r} at answer_start "
+                f"{start}, but {found!r}. Offsets are 0-based characters (not bytes)."
             )
     identifier = require_id(record["id"], "id", origin=origin)
     question = require_text(record["question"], "question", origin=origin)
     if not question.strip():
-        raise InputError(f"{origin}: question {identifier!r} has a blank text")
+        raise InputError(f"{origin}: question {identifier!r} has a blank text; expected a question")
     return identifier, question, context, answer, start, article, origin
 
 
-def _read_file(path: str | Path, bad: BadRecords) -> Iterator[Row]:
-    text = read_text_file(path, expected=EXPECTED)
+def _read_file(path: str | Path, bad: BadRecords) -> Iterator[QuestionRow]:
+    text = read_text_file(path, expected=_EXPECTED_FILE)
     if not text.strip():
-        raise InputError(f"{path}: the file is empty; expected {EXPECTED}")
-    place = str(path)
+        raise InputError(f"{path}: the file is empty; expected {_EXPECTED_FILE}")
+    where = str(path)
     try:
-        articles = parse_json(text, where=place, what="not valid JSON")["data"]
+        articles = parse_json(text, where=where, what="not valid JSON")["data"]
         if not isinstance(articles, list):
             raise TypeError(f"'data' is a {type(articles).__name__}")
         for number, article in enumerate(articles):
-            place = f"{path}: data[{number}]"
+            where = f"{path}: data[{number}]"
             title = article.get("title") or f"{Path(path).name} {number}"
-            title = require_text(title, "title", origin=place)
+            title = require_text(title, "title", origin=where)
             for index, paragraph in enumerate(article["paragraphs"]):
-                place = f"{path}: data[{number}].paragraphs[{index}]"
-                yield from _read_paragraph(paragraph, title, place, bad)
+                where = f"{path}: data[{number}].paragraphs[{index}]"
+                yield from _read_paragraph(paragraph, title, where, bad)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise InputError(
-            f"{place}: not SQuAD format ({type(error).__name__}: {error}). Expected "
+            f"{where}: not in SQuAD format ({type(error).__name__}: {error}). Expected "
             "{data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]} with answers as "
             "[{text, answer_start}]."
         ) from error
@@ -141,14 +141,14 @@ def _read_file(path: str | Path, bad: BadRecords) -> Iterator[Row]:
 
 def _read_paragraph(
     paragraph: dict[str, Any], article: str, origin: str, bad: BadRecords
-) -> Iterator[Row]:
+) -> Iterator[QuestionRow]:
     context = check_context(paragraph["context"], origin=origin)
     is_empty = True
     for question in paragraph.get("qas", []):
         try:
             row = _read_question(question, context, article, origin)
         except InputError as error:
-            bad.add(_bad_id(question, f"{origin} {len(bad.found)}"), error)
+            bad.add(_bad_id(question, f"{origin} {len(bad.messages)}"), error)
             continue
         bad.n_good += 1
         is_empty = False
@@ -157,7 +157,9 @@ def _read_paragraph(
         yield (None, None, context, None, None, article, origin)
 
 
-def _read_question(question: dict[str, Any], context: str, article: str, origin: str) -> Row:
+def _read_question(
+    question: dict[str, Any], context: str, article: str, origin: str
+) -> QuestionRow:
     where = f"{origin} id {require_id(question['id'], 'id', origin=origin)}"
     answer, start = None, None
     if answers := question.get("answers", []):
@@ -169,10 +171,10 @@ def _read_question(question: dict[str, Any], context: str, article: str, origin:
 
 
 def _first_answer(answers: Any, origin: str) -> tuple[str | None, int | None]:
-    """Return text and start of the first answer; two nulls where there is none.
+    """Return text and start of the first answer, or (None, None) if the question has no answer.
 
-    Raises InputError if ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of one
-    length.
+    Raises InputError if ``answers`` is not ``{text: [...], answer_start: [...]}`` with lists of the
+    same length.
     """
     try:
         pairs = list(zip(answers["text"], answers["answer_start"], strict=True))

@@ -1,7 +1,7 @@
-"""Which language a text is in: a translation, or something that a model said instead.
+"""Detection of a text's language: a translation, or a reply in another language.
 
-Languages that py3langid knows are told by it. For the others, pseudo-locales among them, only one
-thing is told: whether a text is English, by the share of its words that are English function words.
+py3langid detects the languages that it knows. For all others, such as pseudo-locales, the module
+only detects whether a text is English, by the share of English function words.
 """
 
 import re
@@ -17,25 +17,24 @@ if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
 DETECTED_CHARS = 1500
-"""Characters of a text that are looked at."""
+"""Characters of a text that the detection uses."""
 
 MIN_LETTERS = 20
-"""Letters that a detection needs; below that it is noise."""
+"""Letters that a detection needs; with fewer, it is unreliable."""
 
 FOREIGN_BELOW = 0.05
-"""A text is in another language if its own language is less probable than this.
+"""A text is foreign if its expected language has a lower probability.
 
-Of 1,430 XQuAD texts in each of English, Spanish, Arabic and Chinese, 2 fall below, both of them
-English questions of four words; of 6,480 texts looked at as if in another one of the four, 1 does
-not.
-"""
+The test used 1,430 XQuAD texts in each of English, Spanish, Arabic and Chinese. 2 of them are
+wrongly foreign, both English questions of four words. Of 6,480 texts compared with another one of
+the four languages, 1 is not detected as foreign."""
 
 ENGLISH_WORDS = 0.2
 """Share of English function words from which a text counts as English."""
 
 FEW_WORDS = 6
 
-# Varieties that the detector tells apart and a translation may well mix.
+# Varieties that the detector distinguishes but that a translation may mix.
 _VARIETIES = (
     {"ar", "ary", "arz"},
     {"zh", "wuu", "yue"},
@@ -43,18 +42,18 @@ _VARIETIES = (
     {"ms", "id"},
     {"bs", "hr", "sr"},
 )
-# One letter of these scripts is about a syllable or a word.
+# In these scripts a letter is about a syllable or a word.
 _DENSE = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}ー\p{Hangul}]")
-# Addresses, code and numbers say nothing about the language around them.
+# Addresses, code and numbers do not depend on the language around them.
 _CODE = re.compile(r"[!-~]*[\d_/\\@(){}<>=|$#][!-~]*")
 _ENGLISH_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
 def is_foreign(text: str, language: str) -> bool:
-    """Say whether a text is clearly not in a language, ``rus-Cyrl``; False if too short to tell.
+    """Return whether a text is clearly not in a language, e.g. ``rus-Cyrl``; False if too short.
 
-    Looked at are the first 1,500 characters, without addresses, code and numbers. Of a language
-    that the detector does not know, only English texts are foreign.
+    Only the first 1,500 characters count, without addresses, code and numbers. If the detector does
+    not know the language, only English texts are foreign.
     """
     beginning = _CODE.sub(" ", text[:DETECTED_CHARS])
     if _n_letters(beginning) < MIN_LETTERS:
@@ -67,11 +66,11 @@ def is_foreign(text: str, language: str) -> bool:
 
 
 def is_english(text: str, language: str) -> bool:
-    """Say whether a text is rather English than in a language; of an English target, always.
+    """Return whether a text is more likely English than in a language; True for an English target.
 
-    Meant for short texts: the detector chooses between the two. For a language that it does not
-    know, one English function word in five is enough, or that a text of fewer than six words is
-    written in ASCII.
+    Use it for short texts: the detector chooses between the two languages. If it does not know the
+    language, a text counts as English if one word in five is an English function word, or if it has
+    fewer than six words, all in ASCII.
     """
     labels = _labels(language)
     if not labels:
@@ -83,19 +82,19 @@ def is_english(text: str, language: str) -> bool:
 
 
 def english_share(text: str) -> float:
-    """Give the share of a text's words that are English function words, in [0, 1]; 0 of none."""
+    """Return the share of words that are English function words, in [0, 1]; 0 without words."""
     words = [word.lower() for word in _ENGLISH_WORD.findall(text)]
     return sum(word in STOP_WORDS for word in words) / len(words) if words else 0.0
 
 
 def _n_letters(text: str) -> int:
-    """Count letters; one of a dense script as three."""
+    """Count letters; a letter of a dense script counts as three."""
     return sum(map(str.isalpha, text)) + 2 * len(_DENSE.findall(text))
 
 
 @cache
 def _labels(language: str) -> frozenset[str]:
-    """Return the detector's labels for a language and its varieties; none if it knows none."""
+    """Return the detector's labels for a language and its varieties; empty if unknown."""
     code, _ = split_code(language)
     if code == PSEUDO:
         return frozenset()
@@ -108,7 +107,7 @@ def _labels(language: str) -> frozenset[str]:
 
 @cache
 def _identifier(labels: frozenset[str] | None) -> "LanguageIdentifier":
-    """Load the detector with probabilities, restricted to some labels."""
+    """Load the detector with probabilities, restricted to the labels if given."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

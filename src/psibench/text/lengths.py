@@ -8,19 +8,19 @@ import polars as pl
 
 from psibench.text.passages import PAGES
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 
 MOST_CHARS = 2**31 - 1
-"""Lengths and places in a text are 32-bit numbers."""
+"""Lengths and offsets in a text are 32-bit numbers."""
 PART_CHARS = 1_000_000
-"""So much text goes to a tokenizer at once: it holds some hundred bytes per token meanwhile."""
+"""Characters per call of a tokenizer, which needs some hundred bytes per token."""
 
 
 def count_words(texts: Sequence[str]) -> np.ndarray:
     """Count the pieces of each text split on one space, the papers' word count: (n_texts,) int32.
 
-    ``"a  b"`` counts 3, the empty text 1, as Python's ``split(" ")`` does.
+    ``"a b"`` counts 3 and the empty text 1, as with Python's ``split(" ")``.
     """
     return np.fromiter((text.count(" ") + 1 for text in texts), dtype=np.int32, count=len(texts))
 
@@ -31,11 +31,9 @@ def count_whitespace_tokens(texts: Sequence[str]) -> np.ndarray:
 
 
 def with_lengths(documents: pl.DataFrame, *, count_tokens: TokenCounter) -> pl.DataFrame:
-    """Turn a frame with ``_id`` and ``text`` into a corpus: adds its three length columns.
+    """Return a corpus: ``_id``, ``text``, the three length columns, and page starts if present.
 
-    Where pages of files start is kept.
-
-    ``count_tokens``: texts -> (n_texts,) token counts, special tokens left out.
+    ``count_tokens``: texts -> (n_texts,) token counts, without special tokens.
     """
     texts = documents.get_column("text").to_list()
     return documents.select(
@@ -49,7 +47,7 @@ def with_lengths(documents: pl.DataFrame, *, count_tokens: TokenCounter) -> pl.D
 
 
 def count_in_parts(count: TokenCounter) -> TokenCounter:
-    """Return a counter that hands on ``PART_CHARS`` characters at once, or one longer text."""
+    """Return a counter that passes ``PART_CHARS`` characters at once, or one longer text."""
 
     def measure(texts: Sequence[str]) -> np.ndarray:
         parts = [count(part) for part in in_blocks(texts, len, PART_CHARS)]
@@ -59,10 +57,10 @@ def count_in_parts(count: TokenCounter) -> TokenCounter:
 
 
 def in_blocks(
-    items: Iterable[T], n_chars: Callable[[T], int], most_chars: int
-) -> Iterator[list[T]]:
-    """Yield items, one after the other, of at most so many characters together, or one longer."""
-    block, total = list[T](), 0
+    items: Iterable[_T], n_chars: Callable[[_T], int], most_chars: int
+) -> Iterator[list[_T]]:
+    """Yield lists of consecutive items with at most ``most_chars``, or one longer item."""
+    block, total = list[_T](), 0
     for item in items:
         size = n_chars(item)
         if block and total + size > most_chars:

@@ -1,14 +1,14 @@
-"""Questions that point at a document, which only someone who has it before them understands.
+"""Questions that refer to their document, which a reader without the document cannot understand.
 
 PosIR (appendix C.1) forbids questions that mention their source document or the position of the
-answer in it. The phrases cover English and Chinese; a question in another language passes.
+answer in it. The phrases cover English and Chinese; questions in other languages pass.
 """
 
 import re
 from functools import cache
 
-# "The passage" in a question is nearly always the one being read. Documents, texts and articles may
-# also be what is searched for ("the text argument", "who signed the document").
+# "The passage" in a question nearly always refers to the prompt's text. A document, text or article
+# may also be the topic of the question ("the text argument", "who signed the document").
 _READ = "(?:passage|excerpt|paragraph|snippet)"
 _NAMED = "(?:document|text|article)"
 _VERBS = "says|mentions|describes|states|explains|discusses|suggests|claims|lists"
@@ -27,11 +27,11 @@ _ENGLISH = (
     "the author (?:says|mentions|describes|argues)",
     "the (?:first|middle|final|last) third",
 )
-# "The passage of the act", "the article on free speech": a document that the question names.
+# "The passage of the act", "the article on free speech": the question itself names the document.
 _UNLESS_FOLLOWED_BY = "of|on|about|for|by|that|which|named|called"
 
-# Chinese has no word borders: 本文 also stands in 日本文化, 上文 in 历史上文献, 文中 in 英文中. So
-# each phrase brings context of its own.
+# Chinese has no word borders: 本文 also occurs in 日本文化, 上文 in 历史上文献, 文中 in 英文中.
+# Each phrase therefore includes some context.
 _CHINESE = """
     根据本文 根據本文 在本文 本文中 本文所 本文提 本文作者 本文认为 本文認為 本文介绍 本文介紹
     本文讨论 本文討論 本文描述 本文主要 本文主题 本文主題 本文指出 本文标题 本文標題
@@ -49,7 +49,7 @@ _CHINESE = """
 
 
 def mentions_document(question: str) -> str | None:
-    """Return the first phrase that points at a document, or None if the question has none."""
+    """Return the first phrase that refers to a document, or None if the question has none."""
     for pattern in _patterns():
         found = pattern.search(question)
         if found:

@@ -1,11 +1,13 @@
-"""Texts that repeat others, word for word or nearly, by the shingles they share.
+"""Texts that repeat others exactly or nearly, detected by shared shingles.
 
-A shingle is a run of five words, or of five characters where words have no spaces. Three questions
-are asked of them: which earlier text is most like this one (`DistinctTexts`: documents of a sample,
-by the Jaccard index of two sets), how much of this text was seen before, in whichever texts
-(`SeenText`: paragraphs of documentation, which are pieced together from several), and whether this
-text holds one of some others or is held by it (`KnownTexts`: paragraphs of articles, by the overlap
-coefficient).
+A shingle is a run of five words, or of five characters in scripts without spaces.
+
+- `DistinctTexts` finds the earlier text that is most similar to a text, by the Jaccard index
+  (documents of a sample).
+- `SeenText` measures how much of a text occurred before, in any of the earlier texts (paragraphs of
+  documentation, which are often composed of several others).
+- `KnownTexts` measures whether a text contains one of some others or is contained in it, by the
+  overlap coefficient (paragraphs of articles).
 """
 
 import hashlib
@@ -28,14 +30,14 @@ SHINGLE_SIZE = 5
 TOKEN = regex.compile(
     rf"(?V1)[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]+|[[\p{{L}}\p{{M}}\p{{N}}]&&[{UNSPACED}]]"
 )
-"""A word: letters, marks and digits; or one character of a script without spaces between words."""
+"""A word (letters, marks and digits), or one character of a script without spaces."""
 NEAR_JACCARD = 0.8
-"""Share of the shingles of two texts, those in both over those in either, that makes a repeat."""
+"""Jaccard index of the shingles from which two texts are near duplicates."""
 N_PERMUTATIONS = 128
 BANDS, ROWS = 25, 5
-"""Of the MinHash index. Two texts share a band of r rows with probability J^r, and one of b bands
-with 1 - (1 - J^r)^b (Leskovec, Rajaraman and Ullman, Mining of Massive Datasets, section 3.4.2): a
-pair that is just as similar as the threshold is overlooked once in 20,000."""
+"""Bands and rows of the MinHash index. Two texts share a band of r rows with probability J^r, and
+at least one of b bands with 1 - (1 - J^r)^b (Leskovec, Rajaraman and Ullman, Mining of Massive
+Datasets, section 3.4.2). A pair exactly at the threshold is missed once in 20,000."""
 N_CACHED = 2000
 EXACT, NEAR = "exact_duplicate", "near_duplicate"
 MULTIPLIER = 0x9E3779B97F4A7C15
@@ -43,15 +45,15 @@ WEIGHTS = np.array([pow(MULTIPLIER, k, 1 << 64) for k in range(SHINGLE_SIZE)], d
 
 
 def normalise(text: str) -> str:
-    """Even out what makes no other text: case, forms, white space, invisible characters."""
+    """Return a text with case, character forms, white space and invisible characters evened out."""
     return " ".join(unicodedata.normalize("NFKC", without_invisible(text)).casefold().split())
 
 
 def shingle_hashes(normalised: str) -> np.ndarray:
     """Return the distinct hashes of a normalised text's shingles, (n,) uint64.
 
-    A text of fewer words than a shingle has one shingle of all of them; one without words has
-    none. Two shingles have the same hash with probability 2^-64.
+    A text with fewer words than a shingle has one shingle with all of its words; a text without
+    words has no shingle. Two shingles have the same hash with probability 2^-64.
     """
     tokens = TOKEN.findall(normalised)
     if not tokens:
@@ -67,22 +69,22 @@ def shingle_hashes(normalised: str) -> np.ndarray:
 
 @lru_cache(1 << 16)
 def _hash(token: str) -> int:
-    """Hash a word, the same on every machine and in every process."""
+    """Return a hash of a word that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=8).digest(), "little")
 
 
 class SeenText:
-    """A memory of shingles that tells which share of a text it already holds.
+    """The shingles of all texts so far, to measure which share of a new text is repeated.
 
-    The share is a containment (shared shingles over the text's own), measured against everything
-    remembered at once, so a text pieced together from several others counts as seen.
+    The share is a containment (shared shingles / shingles of the new text) in the union of all
+    earlier texts, so a text composed of several others counts as repeated.
     """
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
 
     def share(self, text: str) -> float:
-        """Give the share of the text's distinct shingles that were seen, in [0, 1]; empty: 1."""
+        """Return the share of a text's distinct shingles that repeat, in [0, 1]; 1 if empty."""
         shingles = _shingle_set(text)
         return len(shingles & self._seen) / len(shingles) if shingles else 1.0
 
@@ -97,9 +99,9 @@ def _shingle_set(text: str) -> frozenset[int]:
 
 
 class KnownTexts:
-    """Texts that another one may hold or be held by, but for some words.
+    """Texts to compare with texts that may contain them or be contained in them.
 
-    Of each of their shingles 12 bytes are held.
+    It uses 12 bytes per shingle.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -111,15 +113,15 @@ class KnownTexts:
         self._owners = np.repeat(np.arange(len(of_texts), dtype=np.uint32), self._sizes)[order]
 
     def overlap(self, text: str) -> float:
-        """Return the largest overlap coefficient of a text with one of them; 0 without any.
+        """Return the largest overlap coefficient with a known text; 0 if no shingle is shared.
 
-        It is the shingles of both over those of the one that has fewer: 1 for a paragraph and the
-        article it is of, however long that is.
+        The coefficient is the number of shared shingles divided by the smaller of the two texts'
+        numbers: 1 for a paragraph and its article, however long the article is.
         """
         shingles = shingle_hashes(normalise(text))
         starts, ends = (np.searchsorted(self._hashes, shingles, side) for side in ("left", "right"))
-        found = zip(starts[ends > starts], ends[ends > starts], strict=True)
-        shared = [self._owners[start:end] for start, end in found]
+        ranges = zip(starts[ends > starts], ends[ends > starts], strict=True)
+        shared = [self._owners[start:end] for start, end in ranges]
         if not shared:
             return 0.0
         owners, counts = np.unique(np.concatenate(shared), return_counts=True)
@@ -128,11 +130,11 @@ class KnownTexts:
 
 @dataclass(frozen=True)
 class Repeat:
-    """What a text repeats: the ``number`` of a text added before, why, and how alike they are.
+    """The earlier text that a text repeats: its ``number``, the reason, and the similarity.
 
-    ``reason`` is ``exact_duplicate`` for the same but for case, compatibility forms of characters
-    and white space, else ``near_duplicate``; ``jaccard`` is that of the two sets of shingles, 1 for
-    an exact duplicate.
+    ``reason`` is ``exact_duplicate`` if the texts differ only in case, compatibility forms of
+    characters and white space, else ``near_duplicate``. ``jaccard`` is the Jaccard index of the two
+    sets of shingles, 1 for an exact duplicate.
     """
 
     number: int
@@ -141,14 +143,15 @@ class Repeat:
 
 
 class DistinctTexts:
-    """Texts of which none repeats another one, word for word or nearly.
+    """A collection of texts without exact or near duplicates.
 
-    Pairs found by datasketch's index are compared exactly. The index takes some 10 kB a text; texts
-    are read again when they are compared: the caller may hold them compressed.
+    Pairs that datasketch's index finds are compared exactly. The index needs about 10 kB per text.
+    ``read`` returns a text by number and is called again for comparisons, so the caller may store
+    the texts compressed.
     """
 
     def __init__(self, read: Callable[[int], str], *, near: bool) -> None:
-        """Hold nothing yet; without ``near`` exact duplicates alone are found."""
+        """Start empty; without ``near``, only exact duplicates are detected."""
         self._read = read
         self._near = near
         self._numbers: dict[bytes, int] = {}
@@ -159,7 +162,7 @@ class DistinctTexts:
             self._index = MinHashLSH(num_perm=N_PERMUTATIONS, params=(BANDS, ROWS))
 
     def add(self, number: int) -> Repeat | None:
-        """Add a text, or return which one it repeats: of several the most alike, then the first."""
+        """Add a text, or return the most similar text that it repeats; in a tie the first."""
         text = normalise(self._read(number))
         digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
         if digest in self._numbers:
@@ -177,7 +180,7 @@ class DistinctTexts:
 
 
 def jaccard_of(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the Jaccard index of two sets, each an array of distinct values; 0 for empty ones."""
+    """Return the Jaccard index of two arrays of distinct values; 0 if both are empty."""
     n_both = len(np.intersect1d(first, second, assume_unique=True))
     n_either = len(first) + len(second) - n_both
     return n_both / n_either if n_either else 0.0

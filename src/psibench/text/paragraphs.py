@@ -1,11 +1,11 @@
-"""Prose paragraphs of plain-text documentation: reflowed, without code, tables or rulers."""
+"""Prose paragraphs of plain-text documentation, reflowed, without code, tables or rulers."""
 
 import re
 from collections.abc import Iterator
 
 from psibench.text.words import STOP_WORDS
 
-MIN_WORDS = 6
+_MIN_WORDS = 6
 SIGNATURE = re.compile(r"^[\w.]+\(.*\)?,?(\s*->.*)?:?$")
 RULER = re.compile(r"^\W{3,}$")
 DOCTEST = re.compile(r"^(>>>|\.\.\. |\$ )")
@@ -17,7 +17,7 @@ MARKUP = (
     (re.compile(r"[ \t]*\[\d+\]"), ""),
     (re.compile(r"::(?=\s|$)"), ":"),
 )
-# Phrases of version notes, cross-references and licences: the same on every page.
+# Phrases of version notes, cross-references and licences, which recur on every page.
 BOILERPLATE = re.compile(
     r"^(see also|added in|new in|changed in|deprecated since|note:?$|example|usage:|authors?\b"
     r"|written by|contributed by|copyright|warning:?$)|all rights reserved|hereby granted"
@@ -27,23 +27,23 @@ BOILERPLATE = re.compile(
 
 
 def prose_paragraphs(text: str) -> list[str]:
-    """Give the paragraphs of plain text or reStructuredText that are prose, each on one line.
+    """Return the prose paragraphs of plain text or reStructuredText, each on one line.
 
-    Paragraphs are separated by blank lines. Signature lines, rulers with the heading above them,
-    doctest blocks, code, tables and boilerplate are left out; inline markup is undone.
+    Blank lines separate paragraphs. Signature lines, rulers with the heading above them, doctest
+    blocks, code, tables and boilerplate are left out; inline markup is removed.
     """
     cleaned = (_clean(lines) for lines in _blocks(text))
     return [p for p in cleaned if is_prose(p) and not BOILERPLATE.search(p)]
 
 
 def is_prose(paragraph: str) -> bool:
-    """Say whether a paragraph reads as English prose and not as code, a table or a list of names.
+    """Return whether a paragraph is English prose and not code, a table or a list of names.
 
-    Prose has at least ``MIN_WORDS`` words, a quarter of them function words, and characters of
-    which at least four fifths are letters or spaces.
+    Prose has at least six words, of which at least a quarter are function words, and at least four
+    fifths of its characters are letters or spaces.
     """
     words = re.findall(r"[^\W\d_]+", paragraph)
-    if len(words) < MIN_WORDS:
+    if len(words) < _MIN_WORDS:
         return False
     n_plain = sum(char.isalpha() or char.isspace() for char in paragraph)
     n_function = sum(word.lower() in STOP_WORDS for word in words)
@@ -65,8 +65,8 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 def _clean(lines: list[str]) -> str:
     """Join the lines of a block without signatures, bullets and inline markup."""
-    kept = [line for line in lines if not SIGNATURE.match(line)]
-    paragraph = BULLET.sub("", " ".join(" ".join(kept).split()))
+    prose = [line for line in lines if not SIGNATURE.match(line)]
+    paragraph = BULLET.sub("", " ".join(" ".join(prose).split()))
     for pattern, replacement in MARKUP:
         paragraph = pattern.sub(replacement, paragraph)
     return paragraph.strip()

@@ -1,4 +1,4 @@
-"""A long text in parts, cut where it breaks best; put together they are the text again."""
+"""Splitting of a long text into parts that can be joined to the same text again."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -11,29 +11,30 @@ _CLOSERS = "\"'”’»›)\\]」』）】"
 _PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n\s*")
 _LINE = re.compile(r"(?<=\S)[^\S\n]*\n\s*")
 _SENTENCE = re.compile(
-    # A mark and white space; or a mark of a script that writes no space there.
+    # A mark and white space; or a mark of a script without spaces.
     rf"(?:[.!?…؟۔।॥՞։።፧][{_CLOSERS}]*(?P<space>\s+)|[。！？｡][{_CLOSERS}]*(?P<any>\s*))"
 )
 _SPACE = re.compile(r"\s+")
 
 Gap = tuple[int, int]
-"""Where a text may be cut: the part before ends at the first offset, the next begins at the last.
+"""A possible cut: the offsets of the end of the part before it and of the start of the part after
+it.
 
-Between them there is white space or nothing."""
+Only white space is between them, or nothing."""
 
 
 def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> list[tuple[str, str]]:
-    """Cut a text into parts of at most ``max_tokens`` tokens, as few cuts as this takes.
+    """Split a text into parts of at most ``max_tokens`` tokens, with as few cuts as possible.
 
-    A part takes in as many whole paragraphs (between blank lines) as fit. Where not even one
-    does, it takes whole lines, else whole sentences, else words, else characters. Cut at
-    characters, a part has at least one, whatever it counts.
+    A part gets as many whole paragraphs (between blank lines) as fit. If the first does not fit,
+    the part gets whole lines, else whole sentences, else words, else characters. A part always has
+    at least one character, even if that exceeds ``max_tokens``.
 
-    What a longer beginning of a text counts should not be less; where it is, a part may be shorter
-    than it could be, and is never too long.
+    A longer beginning of a text should not have fewer tokens. If it has, a part may be shorter than
+    possible but is never too long.
 
-    Returns (part, the white space between it and the next one): one after the other they are the
-    text; white space at its ends stays in the first and the last part.
+    Returns (part, the white space between it and the next part). Joined in order they give the
+    text; white space at the ends of the text stays in the first and the last part.
     """
 
     def fits(start: int, end: int) -> bool:
@@ -54,11 +55,10 @@ def split_parts(text: str, *, max_tokens: int, count_tokens: TokenCounter) -> li
 def join_parts(
     texts: Sequence[str], separators: Sequence[str], *, for_empty: str = ""
 ) -> tuple[str, list[int]]:
-    """Put parts together, or what they became; the last separator is not used.
+    """Join parts or their translations; the last separator is not used.
 
-    ``for_empty`` stands where a separator is empty: between Chinese sentences there is nothing,
-    between their translations there has to be a space. Returns the text, and the offsets at which
-    the second part and each later one begin.
+    ``for_empty`` replaces empty separators: Chinese sentences have no space between them, but their
+    translations need one. Returns the text, and the offsets of the second part and each later one.
     """
     pieces: list[str] = []
     joins: list[int] = []
@@ -75,7 +75,7 @@ def join_parts(
 
 
 def _cut(start: int, kinds: list[list[Gap]], n_chars: int, fits: Callable[[int], bool]) -> Gap:
-    """Return where the part from ``start`` ends, at the best kind of gap that it reaches."""
+    """Return the gap after the part from ``start``, of the best kind that the part reaches."""
     for gaps in kinds:
         first = bisect_right(gaps, start, key=_end)
         last = _last_fitting([_end(gap) for gap in gaps[first:]], fits)
@@ -87,7 +87,7 @@ def _cut(start: int, kinds: list[list[Gap]], n_chars: int, fits: Callable[[int],
 
 
 def _last_fitting(ends: Sequence[int], fits: Callable[[int], bool]) -> int | None:
-    """Return the index of the last end that fits, if those before it do; None if none does."""
+    """Return the index of the last fitting end, by bisection; None if no end fits."""
     n_fitting = bisect_left(ends, True, key=lambda end: not fits(end))
     return n_fitting - 1 if n_fitting else None
 

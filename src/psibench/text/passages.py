@@ -1,4 +1,4 @@
-"""Cut long texts into passages of varied length, between paragraphs."""
+"""Cutting of long texts into passages of varied length, between paragraphs."""
 
 import re
 import zlib
@@ -12,11 +12,13 @@ import polars as pl
 from polars import selectors
 
 PAGE_STARTS = "page_starts"
-"""Column of documents that have pages, a list: where each page of the file starts, characters into
-the text; 0 for those that start at its beginning or before. The page of a character, of a passage
-as of a whole document, is the number of starts that are not above it."""
+"""Column of documents with pages: the list of offsets at which the file's pages start, characters
+into the text; 0 for pages that start at the text's beginning or before it. In a passage and in a
+whole document, the page of a character is the number of starts that are not above its offset."""
 PAGES = selectors.by_name(PAGE_STARTS, require_all=False)
-"""That column, where there is one."""
+"""Selector of that column; selects nothing if it is missing."""
+EXCERPT_CHARS = 80
+"""Characters of a left-out paragraph or passage that its dropped row shows."""
 
 
 def cut_documents(
@@ -25,7 +27,8 @@ def cut_documents(
     """Cut every document of more than ``max_words`` words into passages.
 
     Cuts fall between paragraphs (blank lines); a paragraph of more than ``max_words`` words is cut
-    after that many. A document that is short enough stays as it is, also below ``min_words``.
+    after that many. A document of at most ``max_words`` words is not changed, even below
+    ``min_words``.
 
     Returns DOCUMENTS rows, the passages of ``d`` with ids ``d-001``, ``d-002``, ...; and the pieces
     outside the bounds (words split at white space) as (document id, text).
@@ -54,7 +57,7 @@ def cut_documents(
 
 
 def _paragraphs(text: str, max_words: int) -> Iterator[tuple[int, str]]:
-    """Yield paragraphs, long ones in parts, each with where it starts in the text."""
+    """Yield the start and text of each paragraph; long paragraphs are split."""
     start = 0
     for end, next_start in [
         *(match.span() for match in re.finditer(r"\n\s*\n", text)),
@@ -71,12 +74,13 @@ def _paragraphs(text: str, max_words: int) -> Iterator[tuple[int, str]]:
 def _starts_inside(
     page_starts: Sequence[int], starts: Sequence[int], paragraphs: Sequence[str]
 ) -> list[int]:
-    """Turn starts of pages in a document into those in a passage of some of its paragraphs.
+    """Return the page starts in a passage from those in its document.
 
-    ``starts`` are the paragraphs' in the document; a page starts with a paragraph.
+    ``starts`` are the offsets of the passage's paragraphs in the document; a page starts with a
+    paragraph.
     """
-    places = [0, *accumulate(len(paragraph) + 2 for paragraph in paragraphs)]
-    return [places[bisect_left(starts, page)] for page in page_starts if page <= starts[-1]]
+    offsets = [0, *accumulate(len(paragraph) + 2 for paragraph in paragraphs)]
+    return [offsets[bisect_left(starts, page)] for page in page_starts if page <= starts[-1]]
 
 
 def cut_passages(
@@ -84,11 +88,11 @@ def cut_passages(
 ) -> tuple[list[range], list[range]]:
     """Join consecutive paragraphs into passages of randomly drawn length.
 
-    A passage is closed by the paragraph that reaches the drawn length. What is left at the end of a
-    page joins the passage before it where both together stay within ``max_words``.
+    The paragraph that reaches the drawn length ends a passage. A short rest at the end of a page is
+    added to the passage before it if both together have at most ``max_words``.
 
-    Returns the passages of ``min_words`` to ``max_words`` words, and the pieces that are outside
-    the bounds: numbers of the paragraphs, from 0.
+    Returns the passages of ``min_words`` to ``max_words`` words, and the pieces outside these
+    bounds, both as numbers of the paragraphs, from 0.
     """
     sizes = [len(paragraph.split()) for paragraph in paragraphs]
     groups = [range(0)]

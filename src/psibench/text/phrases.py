@@ -1,9 +1,9 @@
-"""Phrases with alternatives, as the lists of prefixes and refusals have them.
+"""Phrases with alternatives, for the lists of prefixes and refusals.
 
-``[a|b|]`` is a choice, of which one may be nothing, and may hold further choices; ``{name}`` stands
-for a phrase given under that name, or for a built-in one: ``{gap}``, up to 40 characters of one
-sentence, ``{quoted}``, a title in quotation marks, and ``{words}``, one to four words. Everything
-else stands for itself, compared as `fold` has it.
+``[a|b|]`` is a choice; an alternative may be empty and may contain further choices. ``{name}``
+inserts the phrase of that name, or a built-in one: ``{gap}``, up to 40 characters of one sentence;
+``{quoted}``, a title in quotation marks; ``{words}``, one to four words. All other text is literal,
+compared after `fold`.
 """
 
 import re
@@ -24,7 +24,7 @@ WHOLE_WORDS = ("Latn", "Cyrl")
 MOST_NESTED = 8
 
 _QUOTES = str.maketrans("’‘`´ʼ“”„«»‟", '\'\'\'\'\'""""""')
-# Alef, yeh and teh marbuta in one form each; vowel signs and the stretching line go.
+# One form each of alef, yeh and teh marbuta; no vowel signs and no tatweel.
 _ARABIC = str.maketrans("أإآٱىة", "اااايه", "ًٌٍَُِّْٰـ")
 _SPACE = re.compile(r"\s+")
 _PIECE = re.compile(r"\{(\w+)\}|([\[\]|])|(\s+)|([^\[\]|{}\s]+)|([{}])")
@@ -32,11 +32,11 @@ _REGEX = {"[": "(?:", "]": ")", "|": "|"}
 
 
 def fold(text: str) -> str:
-    """Bring a text to the form in which phrases are compared.
+    """Return the form of a text in which phrases are compared.
 
-    Compatible characters as one (NFKC), no case, no soft hyphens and other invisible characters,
-    straight quotation marks, Arabic without vowel signs and with one form of alef, yeh and teh
-    marbuta, runs of white space as one space.
+    It has compatible characters in one form (NFKC), lower case, no soft hyphens and other invisible
+    characters, straight quotation marks, Arabic without vowel signs and with one form of alef, yeh
+    and teh marbuta, and runs of white space as one space.
     """
     plain = unicodedata.normalize("NFKC", without_invisible(text))
     plain = plain.translate(_QUOTES).casefold().translate(_ARABIC)
@@ -44,7 +44,7 @@ def fold(text: str) -> str:
 
 
 def phrase_regex(phrase: str, slots: Mapping[str, str]) -> str:
-    """Turn a phrase into a regular expression on folded text; ``slots`` are what names stand for.
+    """Return a phrase as a regular expression on folded text; ``slots`` maps names to phrases.
 
     Raises
     ------
@@ -54,8 +54,8 @@ def phrase_regex(phrase: str, slots: Mapping[str, str]) -> str:
     return _regex(phrase, slots, phrase, 0)
 
 
-def any_of(phrases: Iterable[str], slots: Mapping[str, str], *, script: str) -> re.Pattern[str]:
-    """Compile phrases of a script into one pattern that finds any of them in folded text."""
+def any_phrase(phrases: Iterable[str], slots: Mapping[str, str], *, script: str) -> re.Pattern[str]:
+    """Return a pattern that finds any of the phrases of a script in folded text."""
     joined = "|".join(phrase_regex(phrase, slots) for phrase in phrases)
     if script in WHOLE_WORDS:
         return re.compile(rf"(?<!\w)(?:{joined})(?!\w)")
@@ -67,7 +67,7 @@ def _regex(phrase: str, slots: Mapping[str, str], whole: str, depth: int) -> str
     for name, mark, space, literal, stray in _PIECE.findall(phrase):
         n_open += {"[": 1, "]": -1}.get(mark, 0)
         if stray or n_open < 0 or (mark == "|" and not n_open):
-            raise InputError(f"phrase {whole!r}: {stray or mark!r} stands where it cannot")
+            raise InputError(f"phrase {whole!r}: unexpected {stray or mark!r}")
         if name:
             pieces.append(_slot(name, slots, whole, depth))
         elif mark:
@@ -75,7 +75,7 @@ def _regex(phrase: str, slots: Mapping[str, str], whole: str, depth: int) -> str
         else:
             pieces.append(r"\s" if space else re.escape(fold(literal)))
     if n_open:
-        raise InputError(f"phrase {whole!r}: a bracket is not closed")
+        raise InputError(f"phrase {whole!r}: missing closing bracket")
     return "".join(pieces)
 
 
@@ -84,5 +84,7 @@ def _slot(name: str, slots: Mapping[str, str], whole: str, depth: int) -> str:
         return BUILT_IN[name]
     if name not in slots or depth == MOST_NESTED:
         known = ", ".join([*slots, *BUILT_IN])
-        raise InputError(f"phrase {whole!r}: {{{name}}} is unknown or refers to itself: {known}")
+        raise InputError(
+            f"phrase {whole!r}: {{{name}}} is unknown or contains itself; known names: {known}"
+        )
     return f"(?:{_regex(slots[name], slots, whole, depth + 1)})"

@@ -1,9 +1,9 @@
-"""What a model says in English before a translation (PosIR, appendix B.5.1), found and cut off.
+"""Removal of English introductions that a model writes before a translation (PosIR, B.5.1).
 
-PosIR looks for a word of translating together with a line's end, first among the first 500
-characters of a document, then among more, up to 2,000; in a query anywhere. What stands before is
-removed if it is English and on a list. So it is here; the list is data, and matched sentence by
-sentence, since an honest text may begin with an English title, or be about translation.
+PosIR searches for a keyword of translating followed by a line end: first within the first 500
+characters of a document, then within more, up to 2,000; in a query everywhere. The text before it
+is removed if it is English and on a list. psibench does the same. Its list is data, and is matched
+sentence by sentence, since a real text may begin with an English title or be about translation.
 """
 
 import re
@@ -15,7 +15,8 @@ from psibench.text.languages import split_code
 from psibench.text.phrases import fold, phrase_regex
 
 WINDOWS = (500, 1000, 1500, 2000)
-"""Characters of a document in which word and line's end have to stand, one after the other."""
+"""Numbers of characters of a document within which keyword and line end have to occur, tried in
+order."""
 
 _KEYWORD = re.compile(
     r"\b(?:translat(?:e[ds]?|ing|ions?|or)|rendering|version"
@@ -31,10 +32,10 @@ _BETWEEN = r"[\s,;–—-]+"
 
 @dataclass(frozen=True)
 class PrefixList:
-    """The list for one language that is translated to: regular expressions on a folded sentence.
+    """The list for one target language: regular expressions on a folded sentence.
 
-    ``stated`` is a statement, openings before it and remarks after it; ``unstated`` openings alone,
-    or a remark; ``labels`` a heading that a colon follows.
+    ``stated`` matches a statement, with openings before it and remarks after it; ``unstated`` only
+    openings, or a remark; ``labels`` a heading before a colon.
     """
 
     stated: re.Pattern[str]
@@ -50,12 +51,12 @@ def compile_prefixes(
     labels: Sequence[str],
     remarks: Sequence[str],
 ) -> PrefixList:
-    """Return the regular expressions of the phrases that a language's list has.
+    """Compile the phrases of a language's list.
 
     Raises
     ------
     InputError
-        If a phrase is not well formed.
+        If a phrase is malformed.
     """
     opening, statement, remark, label = (
         "(?:" + "|".join(phrase_regex(phrase, slots) for phrase in phrases) + ")"
@@ -72,13 +73,14 @@ def compile_prefixes(
 def remove_prefix(
     text: str, *, whole: bool, language: str, listed: PrefixList
 ) -> tuple[str | None, str]:
-    """Cut off what stands before a translation as replied, or before a part of one.
+    """Split a reply, or a part of one, into the prefix before the translation and the rest.
 
-    With ``whole``, as of queries, all of the text is looked at and whole sentences may be removed;
-    of documents, it is whole lines within the windows. ``language`` is the one translated to.
+    ``whole`` is for queries: all of the text is searched and whole sentences may be removed. For
+    documents, only whole lines within the windows may be removed. ``language`` is the target
+    language.
 
-    Returns the prefix and the rest, without white space at their ends. The prefix is None if there
-    is none, or nothing would be left; then the rest is the text.
+    Returns prefix and rest without white space at their ends. The prefix is None if the text has no
+    prefix, or if the rest would be empty; the rest is then the whole text.
     """
     plain = text.strip()
     for cuts in _candidates(plain, whole):
@@ -91,7 +93,7 @@ def remove_prefix(
 
 
 def _candidates(text: str, whole: bool) -> Iterator[list[int]]:
-    """Yield where a prefix may end, window by window; in order."""
+    """Yield the possible ends of a prefix for each window, ascending."""
     if not _KEYWORD.search(text, 0, len(text) if whole else WINDOWS[-1]):
         return
     if whole:
@@ -99,22 +101,23 @@ def _candidates(text: str, whole: bool) -> Iterator[list[int]]:
         yield [at.end() for at in _SENTENCE_END.finditer(text, words[0])]
         return
     for window in WINDOWS:
-        found = (word.end() for word in _KEYWORD.finditer(text, 0, window))
-        ends = (text.find("\n", at, window) for at in found)
+        keywords = (word.end() for word in _KEYWORD.finditer(text, 0, window))
+        ends = (text.find("\n", at, window) for at in keywords)
         yield sorted({end for end in ends if end >= 0})
 
 
 def _ruled(text: str, cut: int) -> str:
-    """Give what stands before a cut; a ruler after it counts as a colon."""
+    """Return the text before a cut, with a colon if a ruler follows."""
     following = text[cut:].lstrip().split("\n", 1)[0]
     return f"{text[:cut].rstrip()}:" if _RULE.fullmatch(following) else text[:cut]
 
 
 def _is_prefix(candidate: str, language: str, listed: PrefixList) -> bool:
     lines = [line for line in candidate.splitlines() if _sentences(line)]
-    if not lines or not _states(lines[-1], listed):
+    if not lines or not _has_statement(lines[-1], listed):
         return False
-    if _is_detected(candidate, language) and all(_is_said(line, listed) for line in lines):
+    may_be_english = _may_be_english(candidate, language)
+    if may_be_english and all(_is_listed(line, listed) for line in lines):
         return True
     before = "\n".join(lines[:-1])
     is_foreign_target = split_code(language)[0] != "eng"
@@ -122,63 +125,63 @@ def _is_prefix(candidate: str, language: str, listed: PrefixList) -> bool:
         is_foreign_target
         and len(before) >= MIN_LETTERS
         and lines[-1].rstrip(" *_").endswith((":", "："))
-        and all(_is_detected(line, language) for line in (before, *lines))
+        and all(_may_be_english(line, language) for line in (before, *lines))
     )
 
 
 def _goes_on(text: str, cut: int, language: str) -> bool:
-    """Say whether the line that is cut goes on in English: a title with a colon.
+    """Return whether the cut line continues in English, i.e. is a title with a colon.
 
-    Of an English target that cannot be told.
+    False for an English target, where this cannot be detected.
     """
     line = "" if text[cut - 1] == "\n" else text[cut:].split("\n", 1)[0]
     return bool(line.strip()) and split_code(language)[0] != "eng" and is_english(line, language)
 
 
-def _is_detected(text: str, language: str) -> bool:
-    """Say whether a text is English, as far as it is long enough to tell; if not, the list does."""
+def _may_be_english(text: str, language: str) -> bool:
+    """Return whether a text is English; True if it is too short, so that the list decides."""
     return sum(map(str.isalpha, text)) < MIN_LETTERS or is_english(text, language)
 
 
 def _sentences(line: str) -> list[tuple[str, str]]:
     """Split a line into folded sentences and the marks that end them."""
     folded = fold(_MARKUP.sub(" ", line))
-    found = ((_bare(words), marks) for words, marks in _SENTENCE.findall(folded))
-    return [(words, marks) for words, marks in found if words]
+    sentences = ((_bare(words), marks) for words, marks in _SENTENCE.findall(folded))
+    return [(words, marks) for words, marks in sentences if words]
 
 
 def _bare(words: str) -> str:
-    """Strip white space, and quotation marks that have no partner inside."""
+    """Strip white space and unpaired quotation marks."""
     plain = words.strip(" '")
     return plain.strip('" ') if plain.count('"') % 2 or plain == '""' else plain
 
 
-def _is_said(line: str, listed: PrefixList) -> bool:
+def _is_listed(line: str, listed: PrefixList) -> bool:
     return all(
-        _states_so(words, marks, listed) or listed.unstated.fullmatch(words) is not None
+        _is_statement(words, marks, listed) or listed.unstated.fullmatch(words) is not None
         for words, marks in _sentences(line)
     )
 
 
-def _states(line: str, listed: PrefixList) -> bool:
-    """Say whether all of a line is on the list, and a statement or label in it."""
-    return _is_said(line, listed) and any(
-        _states_so(words, marks, listed) for words, marks in _sentences(line)
+def _has_statement(line: str, listed: PrefixList) -> bool:
+    """Return whether all sentences of a line are listed, at least one as statement or heading."""
+    return _is_listed(line, listed) and any(
+        _is_statement(words, marks, listed) for words, marks in _sentences(line)
     )
 
 
-def _states_so(words: str, marks: str, listed: PrefixList) -> bool:
-    """Say whether a sentence is a statement, or a heading with a colon."""
+def _is_statement(words: str, marks: str, listed: PrefixList) -> bool:
+    """Return whether a sentence is a statement, or a heading with a colon."""
     if ":" in marks and listed.labels is not None and listed.labels.fullmatch(words):
         return True
     return listed.stated.fullmatch(words) is not None
 
 
 def _continued(rest: str, listed: PrefixList) -> int:
-    """Return how far lines go on that are remarks, rulers or blank, characters."""
+    """Return the number of characters in the leading remarks, rulers and blank lines."""
     length = 0
     for line in rest.splitlines(keepends=True):
-        is_remark = bool(_sentences(line)) and _is_said(line.strip("()[] \n"), listed)
+        is_remark = bool(_sentences(line)) and _is_listed(line.strip("()[] \n"), listed)
         if line.strip() and not is_remark and not _RULE.fullmatch(line):
             break
         length += len(line)

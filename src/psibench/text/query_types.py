@@ -1,8 +1,8 @@
-"""What a query asks for, by its interrogative: English and Chinese.
+"""Types of English and Chinese queries by their interrogatives.
 
-Types are those of PosIR's Table 6. Its keyword lists are not published; these are our own. An
-English query is typed by the interrogative that opens it, or opens a later clause; a Chinese one
-by its first interrogative, as that seldom opens the sentence.
+The types are PosIR's (Table 6). Its keyword lists are not published, so this module has other
+lists. An English query gets its type from the interrogative that opens it or a later clause; a
+Chinese query from its first interrogative, which seldom opens the sentence.
 """
 
 import re
@@ -31,7 +31,7 @@ PREPOSITIONS = frozenset(
     "on over since through throughout to toward towards under until up upon with within without "
     "and but or so then also".split()
 )
-"""Words that may stand before the interrogative: in which year, and why."""
+"""Words that may precede the interrogative: in which year, and why."""
 YES_NO = frozenset(
     "is are was were am be do does did has have had can could will would shall should may might "
     "must isnt arent wasnt werent dont doesnt didnt hasnt havent hadnt cant couldnt wont wouldnt "
@@ -42,7 +42,7 @@ REQUESTS = frozenset(
     "name outline please provide show specify state summarise summarize tell".split()
 )
 LEADING_WORDS = 4
-"""How far into a clause its interrogative may stand, behind prepositions."""
+"""Number of words at the start of a clause among which its interrogative is searched."""
 
 CHINESE = {
     "WHY": "为什么 为啥 为何 缘何 何故 何以 凭什么 怎么会",
@@ -59,7 +59,7 @@ TRADITIONAL = str.maketrans(
     "为么么样时里里儿处谁个种几项类长远间点国条缘吗还请说释绍说过难会没否于后",
 )
 HOW_MANY = re.compile(r"几(?![乎何率维内丁])")
-"""How many, in a question; not as in almost, geometry, Guinea."""
+"""How many, in a question; not as part of almost, geometry or Guinea."""
 CHINESE_YES_NO = re.compile(
     r"吗|是否|能否|可否|会否|有无|难道|有没有|还是|(?P<verb>[是能会要可有对应])不(?P=verb)"
 )
@@ -81,17 +81,17 @@ _CHINESE = re.compile(
 
 
 def query_types(texts: Sequence[str], *, language: str) -> list[str] | None:
-    """Return the type of each query, one of `QUERY_TYPES`; None of a language without rules.
+    """Return the type of each query, one of `QUERY_TYPES`; None if the language has no rules.
 
-    ``CLAIM`` is what does not ask: a statement or a bunch of keywords. ``OTHERS`` are yes/no
-    questions, requests (explain, list, ...) and questions without an interrogative.
+    ``CLAIM`` is a statement or a list of keywords. ``OTHERS`` are yes/no questions, requests
+    (explain, list, ...) and questions without an interrogative.
     """
     rule = _TYPING.get(language.partition("-")[0])
     return None if rule is None else [rule(text) for text in texts]
 
 
 def _english(text: str) -> str:
-    """Type an English query; words are compared in lower case and without apostrophes."""
+    """Return the type of an English query; case and apostrophes are ignored."""
     asks = _QUESTION_END.search(text) is not None
     if _STATEMENT_END.search(text) and not _is_request(_words(text)):
         return CLAIM
@@ -116,7 +116,7 @@ def _words(text: str) -> list[str]:
 
 
 def _without_clitic(word: str) -> str:
-    """Turn what's, who're and isn't into what, who and isnt."""
+    """Return what, who and isnt for what's, who're and isn't."""
     stem = word.partition("'")[0]
     return stem if stem in ENGLISH else word.replace("'", "")
 
@@ -126,10 +126,10 @@ def _is_request(words: Sequence[str]) -> bool:
 
 
 def _leading(words: Sequence[str]) -> str | None:
-    """Return the type of the interrogative that opens a clause, prepositions before it or not."""
-    for place, word in enumerate(words[:LEADING_WORDS]):
+    """Return the type of the interrogative that opens a clause, after optional prepositions."""
+    for index, word in enumerate(words[:LEADING_WORDS]):
         if word in ENGLISH:
-            is_reason = word == "how" and words[place + 1 : place + 2] == ["come"]
+            is_reason = word == "how" and words[index + 1 : index + 2] == ["come"]
             return "WHY" if is_reason else ENGLISH[word]
         if word not in PREPOSITIONS:
             return None
@@ -137,7 +137,7 @@ def _leading(words: Sequence[str]) -> str | None:
 
 
 def _chinese(text: str) -> str:
-    """Type a Chinese query, in simplified or traditional characters."""
+    """Return the type of a Chinese query, in simplified or traditional characters."""
     plain = text.translate(TRADITIONAL).replace("甚么", "什么")
     if plain.startswith(CHINESE_REQUESTS):
         return OTHERS

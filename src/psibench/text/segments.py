@@ -1,7 +1,6 @@
-"""Pieces of a text with their exact offsets: equal segments, and chunks of so many words.
+"""Pieces of a text with exact offsets: equal segments, chunks of words, and thirds of spans.
 
-Also which third a span of characters lies in. Lengths and offsets are 0-based indices into the
-Python ``str``; ends are exclusive.
+Lengths and offsets are 0-based indices into the Python ``str``; ends are exclusive.
 """
 
 import re
@@ -25,17 +24,17 @@ def equal_segments(n_chars: int, n_segments: int = 3) -> list[tuple[int, int]]:
 
 
 def split_equal(text: str) -> list[str]:
-    """Cut ``text`` into three strings of equal size; joined they give ``text`` back."""
+    """Cut ``text`` into three strings of equal size; joined they give ``text``."""
     return [text[start:end] for start, end in equal_segments(len(text))]
 
 
 def tag_posq(start: int, end: int, n_chars: int) -> Position:
-    """Say which third of a text holds a span, by the single-tag rule of PosQ.
+    """Return the third of a text that contains a span, by the single-tag rule of PosQ.
 
-    With ``third = n_chars // 3``: a span whose end is below ``third`` is at the beginning, one
-    whose start is above ``2 * third`` at the end, every other one in the middle. A span that
-    touches a border is therefore in the middle. The span is [start, end), characters, with
-    ``0 <= start <= end <= n_chars``.
+    With ``third = n_chars // 3``: a span whose end is below ``third`` is at the beginning, a span
+    whose start is above ``2 * third`` at the end, every other span in the middle. A span that
+    touches a border is therefore in the middle. The span is [start, end), characters, with ``0 <=
+    start <= end <= n_chars``.
     """
     third = n_chars // 3
     if end < third:
@@ -44,11 +43,11 @@ def tag_posq(start: int, end: int, n_chars: int) -> Position:
 
 
 def tag_myopic(start: int, end: int, n_chars: int) -> tuple[Position, ...]:
-    """Say which thirds of a text hold a span, by the rule that allows two tags (Myopic).
+    """Return the thirds of a text that contain a span, by the rule that allows two tags (Myopic).
 
-    With ``third = n_chars // 3``, the first line that applies: end < third: beginning;
-    third <= start and end < 2 * third: middle; start >= 2 * third: end; end < 2 * third:
-    beginning and middle; otherwise middle and end. The span is as in `tag_posq`.
+    With ``third = n_chars // 3``, the first line that applies: end < third: beginning; third <=
+    start and end < 2 * third: middle; start >= 2 * third: end; end < 2 * third: beginning and
+    middle; otherwise middle and end. The span is as in `tag_posq`.
     """
     third = n_chars // 3
     if end < third:
@@ -61,10 +60,10 @@ def tag_myopic(start: int, end: int, n_chars: int) -> tuple[Position, ...]:
 
 
 def inner_thirds(n_chars: int) -> dict[Position, tuple[int, int]]:
-    """Give the ranges in which every span carries one and the same tag under both rules.
+    """Return the ranges in which every span has the same single tag under both rules.
 
-    For each position it is [low, high): a non-empty span with ``low <= start`` and ``end <= high``
-    is tagged with that position alone by `tag_posq` and `tag_myopic`. In texts of few characters a
+    Each position has a range [low, high): for a non-empty span with ``low <= start`` and ``end <=
+    high``, `tag_posq` and `tag_myopic` both return only that position. In texts of few characters a
     range may be empty (high <= low).
     """
     third = n_chars // 3
@@ -75,36 +74,36 @@ def inner_thirds(n_chars: int) -> dict[Position, tuple[int, int]]:
     }
 
 
-# --- chunks of so many words, cut where the text breaks
+# --- Chunks of words, cut where the text breaks
 
 SEPARATORS = (r"(?:\r?\n){2}", r"\r?\n", " ", r"\s")
-"""Where a chunk may end, the best place first; never inside a word."""
+"""Separators at which a chunk may end, the best first; a chunk never ends inside a word."""
 
 
 def split_chunks(text: str, *, chunk_words: int, overlap: int = 0) -> list[tuple[int, int]]:
     """Split a text into chunks of at most ``chunk_words`` words: (start, end) in order.
 
-    With an ``overlap``, a number of words below ``chunk_words``, every chunk but the last one has
-    exactly ``chunk_words`` words, and each begins ``overlap`` words before the end of the one
-    before it; the last one ends with the text.
+    ``overlap`` is a number of words below ``chunk_words``. If it is above 0, every chunk except the
+    last has exactly ``chunk_words`` words and begins ``overlap`` words before the end of the
+    previous chunk; the last one ends with the text.
 
-    Without, the cuts are those of LangChain's ``RecursiveCharacterTextSplitter`` (PosQ, section
-    3.2): between paragraphs where that suffices, else between lines, else between words.
-    Words are split at runs of white space. The count on one space that sizes passages would not
-    do: it counts a space that opens a piece as one more word. Chunks do not overlap, and only white
-    space lies between them.
+    If it is 0, the cuts equal those of LangChain's ``RecursiveCharacterTextSplitter`` (PosQ,
+    section 3.2): between paragraphs if that suffices, else between lines, else between words. Words
+    are split at runs of white space, not on one space as for the sizes of passages, which would
+    count a space at the start of a piece as a word. Chunks do not overlap, and only white space is
+    between them.
 
-    No chunk starts or ends with white space. A blank text has none.
+    No chunk starts or ends with white space. A blank text has no chunks.
     """
-    if overlap:  # the splitter's own start indices are wrong where words are counted
+    if overlap:  # the splitter's start indices are wrong if it counts words
         words = [word.span() for word in re.finditer(r"\S+", text)]
         first = range(0, max(1, len(words) - overlap), chunk_words - overlap)
         parts = (words[k : k + chunk_words] for k in first)
         return [(part[0][0], part[-1][1]) for part in parts if part]
     spans = []
     for piece in _splitter(chunk_words).create_documents([text]):
-        found, chunk = piece.page_content, piece.page_content.strip()
-        start = piece.metadata["start_index"] + found.index(chunk)
+        content, chunk = piece.page_content, piece.page_content.strip()
+        start = piece.metadata["start_index"] + content.index(chunk)
         if chunk:
             spans.append((start, start + len(chunk)))
     return spans

@@ -1,8 +1,8 @@
 """Sentences of a text, in any of the scripts that benchmarks are translated to.
 
-A sentence ends at a line's end, at a mark of Chinese or Japanese wherever it stands, and at a mark
-of other scripts (Latin, Cyrillic, Arabic, Urdu, Devanagari, Korean) before white space. A full stop
-ends none after an initial or a common abbreviation, nor before a lower-case letter. The list of
+A sentence ends at a line end, at any Chinese or Japanese mark, and at a mark of another script
+(Latin, Cyrillic, Arabic, Urdu, Devanagari, Korean) before white space. A full stop does not end a
+sentence after an initial or a common abbreviation, nor before a lower-case letter. The list of
 abbreviations is not complete.
 """
 
@@ -24,10 +24,10 @@ _ABBREVIATIONS = frozenset(
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Find the sentences of a text: (start, end) in characters, in order.
+    """Return the sentences of a text: (start, end) in characters, in order.
 
-    They are without white space at their ends, and only white space is between them. A blank text
-    has none.
+    They have no white space at their ends, and only white space is between them. A blank text has
+    no sentences.
     """
     spans: list[tuple[int, int]] = []
     start = 0
@@ -41,7 +41,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _ends(text: str, start: int, found: re.Match[str]) -> bool:
-    """Say whether a mark before white space ends a sentence."""
+    """Return whether a mark before white space ends a sentence."""
     if found.group() != ".":
         return True
     before = text[start : found.end()]

@@ -1,7 +1,7 @@
-"""Words of a text with their exact offsets, their stems, and which of them carry meaning.
+"""Words of a text with exact offsets and stems, and a test for content words.
 
-A word is two or more letters or digits, as BM25 indexes them. Combining marks are parts of words
-(vowel signs of Hindi, points of Hebrew and Arabic), and so are format characters between letters
+A word has at least two letters or digits, as BM25 indexes them. Combining marks belong to words
+(vowel signs of Hindi, points of Hebrew and Arabic), and so do format characters between letters
 (joiners of Persian and of Indian scripts, marks of direction, soft hyphens), as in Unicode's word
 boundaries (UAX 29, rule WB4).
 """
@@ -14,15 +14,15 @@ import regex
 import Stemmer
 
 LETTER = r"[\p{L}\p{N}\p{M}_]"
-FORMAT = r"[\p{Cf}--\u200b]"  # but for the space without width
+FORMAT = r"[\p{Cf}--\u200b]"  # without the zero-width space
 WORD = regex.compile(rf"(?V1)[\p{{L}}\p{{N}}_](?:{LETTER}|{FORMAT}+(?={LETTER}))+")
 _CONTENT = regex.compile(r"[\p{L}\p{M}\p{Cf}]{3,}")
 _FORMAT = regex.compile(rf"(?V1){FORMAT}+")
 _INVISIBLE = regex.compile(r"(?V1)[\p{DI}--[\u200b\u200c]]|(?<!\p{Arabic})\u200c")
 _SYMBOL = regex.compile(r"\p{S}")
 
-# English words that say nothing about a topic: articles, pronouns, prepositions, conjunctions,
-# auxiliaries, and adverbs of degree, time and manner that fit in any text.
+# English words without a topic: articles, pronouns, prepositions, conjunctions, auxiliaries, and
+# adverbs of degree, time and manner.
 STOP_WORDS = frozenset(
     """
     a an the this that these those such same other another each every either neither both all any
@@ -47,7 +47,7 @@ STOP_WORDS = frozenset(
 class Words:
     """The words of one text, in order; all three tuples have the same length.
 
-    ``text[starts[i]:ends[i]]`` is word i; ``stems[i]`` its lower-cased stem.
+    ``text[starts[i]:ends[i]]`` is word i; ``stems[i]`` is its lower-cased stem.
     """
 
     starts: tuple[int, ...]
@@ -60,22 +60,22 @@ class Words:
 
 @cache
 def stemmer() -> Stemmer.Stemmer:
-    """Give the Snowball stemmer of English."""
+    """Return the Snowball stemmer of English."""
     return Stemmer.Stemmer("english")
 
 
 def tokenise(text: str) -> Words:
-    """Find the words of ``text``, with offsets into ``text`` itself, and stem them.
+    """Return the words of ``text`` with their offsets and stems.
 
-    Lower-casing happens word by word, so offsets stay exact where it changes a word's length.
-    Words that look the same, with accents as letters of their own or with joiners, have one stem.
-    An empty text has no words.
+    Each word is lower-cased separately, so offsets stay exact even if lower-casing changes its
+    length. Words that look the same, with combining accents or with joiners, have the same stem. An
+    empty text has no words.
     """
-    found = list(WORD.finditer(text))
-    stems = stemmer().stemWords([_folded(match.group()) for match in found])
+    matches = list(WORD.finditer(text))
+    stems = stemmer().stemWords([_folded(match.group()) for match in matches])
     return Words(
-        tuple(match.start() for match in found),
-        tuple(match.end() for match in found),
+        tuple(match.start() for match in matches),
+        tuple(match.end() for match in matches),
         tuple(stems),
     )
 
@@ -90,8 +90,8 @@ def without_invisible(text: str) -> str:
     """Remove characters that Unicode calls default ignorable.
 
     These are the soft hyphen, the word joiner, the byte order mark, variation selectors and marks
-    of direction. Two others still end a word and stay: the space without width (U+200B), and the
-    non-joiner (U+200C) after an Arabic letter, where Persian has it before endings.
+    of direction. Two characters are kept, since they end a word: the zero-width space (U+200B), and
+    the non-joiner (U+200C) after an Arabic letter, where Persian uses it before endings.
     """
     if text.isascii():
         return text
@@ -100,11 +100,11 @@ def without_invisible(text: str) -> str:
 
 
 def one_form(text: str) -> str:
-    """Return the form of a text whose words are indexed, the same for texts that look the same.
+    """Return the form of a text that is indexed, the same for texts that look the same.
 
-    Removes invisible characters (`without_invisible`), then applies NFKC, as Lucene's
-    ICUFoldingFilter does. A symbol that NFKC turns into letters stays outside the word before it:
-    ``Widget™`` is widget and tm.
+    It has no invisible characters (`without_invisible`) and is in NFKC, as in Lucene's
+    ICUFoldingFilter. A symbol that NFKC turns into letters becomes a separate word: ``Widget™`` is
+    widget and tm.
     """
     visible = without_invisible(text)
     if unicodedata.is_normalized("NFKC", visible):
@@ -113,5 +113,5 @@ def one_form(text: str) -> str:
 
 
 def is_content_word(word: str) -> bool:
-    """Say whether a word may carry meaning: three or more letters, letters only, no stop word."""
+    """Return whether a word has three or more characters, all letters, and is no stop word."""
     return _CONTENT.fullmatch(word) is not None and word.lower() not in STOP_WORDS

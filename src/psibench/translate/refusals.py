@@ -30,7 +30,7 @@ from psibench.tables.build_schemas import REFUSAL_VERDICTS
 from psibench.tables.schemas import CORPUS
 from psibench.text.detection import is_foreign
 from psibench.text.languages import english_name, split_code
-from psibench.text.phrases import any_of, fold
+from psibench.text.phrases import any_phrase, fold
 from psibench.translate.translate import TranslateSection, of_documents
 
 REFUSALS = CLEANING / "refusals.yaml"
@@ -58,7 +58,7 @@ def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
     found = validated(read_yaml(path), TypeAdapter(dict[Language, _Refusals]), str(path))
     try:
         return [
-            any_of(entry.phrases, entry.slots, script=split_code(language)[1])
+            any_phrase(entry.phrases, entry.slots, script=split_code(language)[1])
             for language, entry in found.items()
         ]
     except InputError as error:

@@ -1,7 +1,7 @@
-"""Recipes that ask no language model: from a source to a benchmark's tables in one step.
+"""Recipes that need no language model: they make a benchmark's tables from a source in one step.
 
-A module here has one subclass of ``Loader``, the benchmark's config section, which
-`psibench.generate.benchmarks` names.
+Each module has one subclass of ``Loader``, the benchmark's config section;
+`psibench.generate.benchmarks` lists them.
 """
 
 import random
@@ -12,9 +12,9 @@ from psibench.text.lengths import TokenCounter
 
 
 class NothingLeftError(InputError):
-    """No query is left in one language and domain, or no document where a recipe has no queries.
+    """No query is left in one language and domain, or no document if the recipe has no queries.
 
-    ``build`` has the tables without them, and what was dropped.
+    ``build`` has the empty tables and the dropped rows.
     """
 
     def __init__(self, problem: str, build: Build) -> None:
@@ -22,19 +22,19 @@ class NothingLeftError(InputError):
         self.build = build
 
     def under(self, where: str) -> "NothingLeftError":
-        """Return the same error with the place it was found at in front."""
+        """Return the same error with a location in front of its message."""
         return NothingLeftError(f"{where}: {self}", self.build)
 
 
 class Loader(BenchmarkBase):
-    """What such a recipe's section has beside its keys.
+    """Base of the config sections of loading recipes.
 
-    ``recipe``, ``source`` and ``buckets`` (schemes of evidence positions) are among these, and
-    ``queries_by``, who wrote the queries, where one may ask.
+    Each section has the keys ``recipe``, ``source`` and ``buckets`` (schemes of evidence
+    positions), and ``queries_by`` (who wrote the queries) unless the recipe decides that.
     """
 
     def build(self, count_tokens: TokenCounter) -> Build:
-        """Make the tables of one place: one language and domain.
+        """Make the tables of one place, i.e. one language and domain.
 
         Raises
         ------
@@ -47,7 +47,7 @@ class Loader(BenchmarkBase):
 
 
 def shuffled(n: int, *, seed: int) -> list[int]:
-    """Return the numbers below ``n`` shuffled by Python's `random`, as the authors draw."""
+    """Return the numbers below ``n``, shuffled by Python's `random` as the authors do."""
     order = list(range(n))
     random.Random(seed).shuffle(order)
     return order

@@ -1,11 +1,11 @@
-"""BEIR datasets with the place of their evidence (Controlled, section 5, Tables 4 and 14).
+"""BEIR datasets with the positions of their evidence (Controlled, section 5, Tables 4 and 14).
 
-Corpus, queries and qrels are BEIR's own, and as by BEIR the document that has a query's id is
-removed from its ranking, so that nDCG@10 is what others report. The evidence of a query is found in
-its relevant document by the annotation of the dataset it comes from (`sources.evidence`). A query
-whose evidence is not found counts in the means and is in no position bucket: BEIR calls documents
-relevant that hold no annotated sentence, too. Relevant documents that the corpus lacks count as not
-found, as in BEIR, but for queries that have no other: these are dropped.
+Corpus, queries and qrels are BEIR's. As in BEIR, the document with a query's id is removed from its
+ranking, so that nDCG@10 equals the published values. The dataset's own annotation
+(`sources.evidence`) gives the evidence of a query in its relevant document. A query without located
+evidence counts in the means but in no position bucket: BEIR also labels documents relevant that
+have no annotated sentence. Relevant documents that the corpus lacks count as not found, as in BEIR;
+a query without any other relevant document is dropped.
 """
 
 import logging
@@ -35,7 +35,7 @@ from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
 from psibench.metrics.query_scores import name_some
 from psibench.sources.bad_records import BadRecords
-from psibench.sources.batches import Row, batch_documents
+from psibench.sources.batches import DocumentRow, batch_documents
 from psibench.sources.checks import refuse_repeated, require_columns, require_id, require_text
 from psibench.sources.evidence import Annotation, Evidence, page_key, read_evidence
 from psibench.sources.local import dataset_revisions, local_files
@@ -45,43 +45,45 @@ from psibench.text.lengths import TokenCounter
 
 logger = logging.getLogger("psibench")
 
-STAGE = "beir"
-TEXT_FILES = (".jsonl", ".jsonl.gz", ".parquet")
-QRELS_FILES = (".tsv", ".jsonl", ".parquet")
-NOT_ANNOTATED, ELSEWHERE, NOT_FOUND = "not_annotated", "not_in_positive", "not_found"
-AMBIGUOUS = "ambiguous"
-"""Why evidence has no place: none is annotated, none in a relevant document, its words are not, or
-they stand there several times."""
+_STAGE = "beir"
+_TEXT_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
+_QRELS_SUFFIXES = (".tsv", ".jsonl", ".parquet")
+_NOT_ANNOTATED, _ELSEWHERE, _NOT_FOUND = "not_annotated", "not_in_positive", "not_found"
+_AMBIGUOUS = "ambiguous"
+"""Why evidence has no position: the query has no annotation, its annotation names no relevant
+document, the document lacks the annotated text, or it has that text several times."""
 
 
 class Beir(Loader):
-    """A BEIR dataset, its evidence found by the annotation of the dataset it comes from."""
+    """A BEIR dataset, with evidence from the annotation of its original dataset."""
 
     recipe: Literal["beir"]
     source: BeirSource
     evidence: Evidence
     titles: bool = True
-    """Documents begin with their title and a blank, as BEIR evaluates; places count from there."""
+    """Documents begin with their title and a blank, as BEIR evaluates; positions include the
+    title."""
     relevant_only: bool = False
-    """Keep only documents that are relevant to a query: enough for probes by cosine. nDCG is then
-    of a search without the others."""
+    """Keep only documents that are relevant to a query, which is enough for probes by cosine. nDCG
+    then refers to a search without the other documents."""
     identical_ids: IdenticalIds = "auto"
-    """Whether rankings are without the document that has the query's own id, as BEIR's and mteb's
-    are (in ArguAna and Quora queries are documents of the corpus). auto: removed; refused if such a
-    document is relevant. remove: also then. keep: ids of queries and documents are unrelated."""
+    """Whether to remove the document that has the query's id from its ranking, as BEIR and mteb do
+    (in ArguAna and Quora queries are also documents). auto: remove it; stop with an error if such a
+    document is relevant. remove: remove it, even then. keep: ids of queries and documents are
+    unrelated."""
     queries_by: str | None = "people"
-    """Who wrote the queries: people, or for example llm:NAME; null: not recorded."""
+    """Who wrote the queries, e.g. people or llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
     def files(self) -> list[str]:
-        """List the files of a local dataset, and of its evidence; none of what is on the hub."""
+        """List the local files of the dataset and of its evidence; none for datasets on the hub."""
         source, paths = self.source, list[str]()
         if Path(source.path).is_dir():
             for name, suffixes in (
-                ("corpus", TEXT_FILES),
-                ("queries", TEXT_FILES),
-                (f"qrels/{source.split}", QRELS_FILES),
+                ("corpus", _TEXT_SUFFIXES),
+                ("queries", _TEXT_SUFFIXES),
+                (f"qrels/{source.split}", _QRELS_SUFFIXES),
             ):
                 paths.append(workflow_path(str(_file(source, name, suffixes))))
         elif not re.match(REPOSITORY, source.path):
@@ -102,9 +104,9 @@ class Beir(Loader):
     def _check_identical_ids(
         self, queries: pl.Series, documents: pl.Series, qrels: pl.DataFrame
     ) -> None:
-        """Refuse a relevant document that `auto` would remove; log how many queries are concerned.
+        """Refuse a relevant document that `auto` would remove; log how many queries are affected.
 
-        BEIR's `EvaluateRetrieval.evaluate` removes relevant ones too: no model could find them.
+        BEIR's `EvaluateRetrieval.evaluate` removes relevant ones too, so no model could find them.
         """
         path, relevant = self.source.path, identical_positives(qrels)
         if len(relevant) and self.identical_ids == "auto":
@@ -112,21 +114,21 @@ class Beir(Loader):
                 f"{path}: the relevant document has the query's own id: {name_some(relevant)}. "
                 "BEIR removes such documents from rankings, so no model could find them. Set "
                 "`identical_ids: keep` if ids of queries and documents are unrelated numbers, or "
-                "`identical_ids: remove` for BEIR's figures"
+                "`identical_ids: remove` to reproduce BEIR's values"
             )
         n_identical = int(queries.is_in(documents.implode()).sum())
         if n_identical and self.identical_ids != "keep":
             logger.info(
-                "%s: %d of %d queries have the id of a document; it is removed from their rankings "
-                "(identical_ids: %s)",
+                "%s: %d of %d queries have the id of a document, which is removed from their "
+                "rankings (identical_ids: %s)",
                 *(path, n_identical, len(queries), self.identical_ids),
             )
 
     def build(self, count_tokens: TokenCounter) -> Build:
-        """Read a dataset and find its evidence.
+        """Read a dataset and locate its evidence.
 
-        Of several relevant documents with evidence the first in the order of the annotation is the
-        query's positive; of several pieces of evidence in it the first is the span.
+        If several relevant documents have evidence, the query's positive is the first in the order
+        of the annotation. If it has several pieces of evidence, the span is the first one.
 
         Raises
         ------
@@ -141,24 +143,24 @@ class Beir(Loader):
         for query_id, document, grade in judged.iter_rows():
             if grade > 0:
                 positives.setdefault(query_id, []).append(document)
-        corpus, known = _corpus(self, {one for ids in positives.values() for one in ids})
+        corpus, texts = _corpus(self, {one for ids in positives.values() for one in ids})
         queries = _queries(self.source, positives, bad)
         usable = qrels_of_corpus(judged, corpus["_id"], source=where)
-        kept = usable.get_column("query-id").unique()
-        lost = queries.filter(~pl.col("_id").is_in(kept.implode()))
-        queries = queries.filter(pl.col("_id").is_in(kept.implode()))
+        answerable = usable.get_column("query-id").unique()
+        lost = queries.filter(~pl.col("_id").is_in(answerable.implode()))
+        queries = queries.filter(pl.col("_id").is_in(answerable.implode()))
         self._check_identical_ids(queries["_id"], corpus["_id"], usable)
         evidence: dict[str, list[Annotation]] = {}
         for one in read_evidence(self.evidence, set(queries.get_column("_id"))):
             evidence.setdefault(one.query_id, []).append(one)
-        n_asked = queries.height + lost.height + len(bad.found)
-        counts = [Flow("queries", n_asked, queries.height)]
+        n_read = queries.height + lost.height + len(bad.messages)
+        counts = [Flow("queries", n_read, queries.height)]
         if judged.height < read.height:
             counts.append(Flow("qrels", read.height, judged.height))
         rows = []
         for query_id, text in queries.iter_rows():
-            relevant = [one for one in positives[query_id] if one in known]
-            rows.append((query_id, text, *_place(relevant, known, evidence.get(query_id, ()))))
+            relevant = [one for one in positives[query_id] if one in texts]
+            rows.append((query_id, text, *_locate(relevant, texts, evidence.get(query_id, ()))))
         _log(rows, where=self.source.path)
         schema: dict[str, Any] = {
             **dict.fromkeys(("_id", "text", "pos_corpus_id"), pl.String),
@@ -172,43 +174,44 @@ class Beir(Loader):
             dropped_frame(
                 [
                     *(
-                        Dropped(STAGE, "queries", key, positives[key][0], "positive_missing")
+                        Dropped(_STAGE, "queries", key, positives[key][0], "positive_missing")
                         for key in lost.get_column("_id")
                     ),
-                    *bad.dropped(STAGE, "queries"),
+                    *bad.dropped(_STAGE, "queries"),
                     *_repeated(read),
                 ]
             ),
             count_tokens=count_tokens,
-            flow=[(STAGE, one) for one in counts],
+            flow=[(_STAGE, one) for one in counts],
         )
 
 
 @dataclass(frozen=True)
 class _Positive:
-    """A relevant document: its title, its own text, and where that begins in the corpus's."""
+    """A relevant document: its title, its text, and where the text starts in the corpus text."""
 
     title: str
     text: str
     start: int
 
 
-def _place(
-    positives: Sequence[str], known: Mapping[str, _Positive], evidence: Sequence[Annotation]
+def _locate(
+    positives: Sequence[str], texts: Mapping[str, _Positive], evidence: Sequence[Annotation]
 ) -> tuple[str, list[int] | None, str | None, str | None]:
-    """Return a query's positive and the span in it; without one a class and the reason."""
-    reason = NOT_ANNOTATED
+    """Return a query's positive and its span; if there is no span, a class and the reason."""
+    reason = _NOT_ANNOTATED
     for annotation in evidence:
         if not annotation.numbers and not annotation.quotes:
             continue
-        names = {one: (page_key(one), page_key(known[one].title)) for one in positives}
-        named = [one for one in positives if annotation.document in names[one]][:1]
-        for found in positives if annotation.is_passage else named:
-            places = annotation.locate(known[found].text)
-            if places:
-                return found, [place + known[found].start for place in places[0]], None, None
-            reason = AMBIGUOUS if places is None or reason == AMBIGUOUS else NOT_FOUND
-        reason = ELSEWHERE if reason == NOT_ANNOTATED else reason
+        names = {one: (page_key(one), page_key(texts[one].title)) for one in positives}
+        annotated = [one for one in positives if annotation.document in names[one]][:1]
+        for positive in positives if annotation.is_passage else annotated:
+            spans = annotation.locate(texts[positive].text)
+            if spans:
+                shift = texts[positive].start
+                return positive, [offset + shift for offset in spans[0]], None, None
+            reason = _AMBIGUOUS if spans is None or reason == _AMBIGUOUS else _NOT_FOUND
+        reason = _ELSEWHERE if reason == _NOT_ANNOTATED else reason
     return positives[0], None, UNKNOWN, reason
 
 
@@ -216,10 +219,10 @@ def _log(rows: Sequence[tuple[Any, ...]], *, where: str) -> None:
     reasons = Counter(row[-1] for row in rows)
     if reasons[None] == 0:
         raise InputError(
-            f"{where}: the evidence of none of {len(rows)} queries was found: "
-            f"{dict(reasons)}. Is `evidence` of this dataset, and of this split?"
+            f"{where}: found no evidence for any of the {len(rows)} queries: "
+            f"{dict(reasons)}. Check that `evidence` belongs to this dataset and split"
         )
-    logger.info("%s: evidence of %d of %d queries was found", where, reasons.pop(None), len(rows))
+    logger.info("%s: found evidence for %d of %d queries", where, reasons.pop(None), len(rows))
     for reason, count in reasons.most_common():
         logger.warning("%s: %d queries are in no position bucket: %s", where, count, reason)
 
@@ -228,11 +231,11 @@ def _log(rows: Sequence[tuple[Any, ...]], *, where: str) -> None:
 
 
 def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _Positive]]:
-    """Read `_id` and `text` of the documents; of those wanted also what these are made of."""
-    source = _part(section.source, "corpus")
-    known: dict[str, _Positive] = {}
+    """Read `_id` and `text` of the documents, and title and text of the ``wanted`` ones."""
+    source = _table(section.source, "corpus")
+    positives: dict[str, _Positive] = {}
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[DocumentRow]:
         for origin, record in source_records(source, ("_id", "title", "text")):
             require_columns(record, ("_id", "text"), origin)
             key = require_id(record["_id"], "_id", origin=origin)
@@ -240,7 +243,7 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
             title = require_text(record.get("title") or "", "title", origin=origin).strip()
             whole = f"{title} {text}".strip() if section.titles else text
             if key in wanted and whole:
-                known[key] = _Positive(title, text, len(whole) - len(text))
+                positives[key] = _Positive(title, text, len(whole) - len(text))
             if key in wanted or not section.relevant_only:
                 yield key, whole, origin
 
@@ -249,25 +252,25 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
         raise InputError(f"{section.source.path}: every document is empty; expected text")
     documents = pl.concat(batches)
     refuse_repeated(documents, where=section.source.path)
-    return documents.select("_id", "text"), known
+    return documents.select("_id", "text"), positives
 
 
 def _repeated(qrels: pl.DataFrame) -> Iterator[Dropped]:
-    """Yield a row for each further time that a pair is judged with one grade."""
+    """Yield a row for each repetition of a judged pair."""
     counts = qrels.group_by("query-id", "corpus-id", maintain_order=True).len()
     for query_id, document, count in counts.filter(pl.col("len") > 1).iter_rows():
         for number in range(2, count + 1):
             name, detail = f"{query_id} {document} {number}", f"row {number} of {count}"
-            yield Dropped(STAGE, "qrels", name, document, "repeated_row", detail)
+            yield Dropped(_STAGE, "qrels", name, document, "repeated_row", detail)
 
 
 def _queries(source: BeirSource, judged: Mapping[str, object], bad: BadRecords) -> pl.DataFrame:
     """Read `_id` and `text` of the queries that have a positive, in file order.
 
-    One without text, or without a record, is bad and left out.
+    A judged query without a text or a record is a bad record and left out.
     """
     rows: list[tuple[str, str]] = []
-    for origin, record in source_records(_part(source, "queries"), ("_id", "text")):
+    for origin, record in source_records(_table(source, "queries"), ("_id", "text")):
         require_columns(record, ("_id", "text"), origin)
         key = require_id(record["_id"], "_id", origin=origin)
         if key not in judged:
@@ -275,28 +278,29 @@ def _queries(source: BeirSource, judged: Mapping[str, object], bad: BadRecords) 
         try:
             text = require_text(record["text"], "text", origin=origin)
             if not text.strip():
-                raise InputError(f"{origin}: query {key!r} has a blank text")
+                raise InputError(f"{origin}: query {key!r} has a blank text; expected a question")
         except InputError as error:
             bad.add(key, error)
             continue
         bad.n_good += 1
         rows.append((key, text))
-    found = pl.DataFrame(rows, schema={"_id": pl.String, "text": pl.String}, orient="row")
-    if found.get_column("_id").is_duplicated().any():
-        odd = found.filter(pl.col("_id").is_duplicated())["_id"].to_list()
+    queries = pl.DataFrame(rows, schema={"_id": pl.String, "text": pl.String}, orient="row")
+    if queries.get_column("_id").is_duplicated().any():
+        repeated = queries.filter(pl.col("_id").is_duplicated())["_id"].to_list()
         raise InputError(
-            f"{source.path}: twice the text of query {odd[0]!r} ({len(odd)} such queries)"
+            f"{source.path}: query id {repeated[0]!r} occurs more than once ({len(repeated)} rows "
+            "with repeated ids); query ids must be unique"
         )
-    for key in sorted(judged.keys() - set(found.get_column("_id")) - bad.found.keys()):
-        bad.add(key, InputError(f"{source.path}: no text of query {key!r}, which qrels judge"))
+    for key in sorted(judged.keys() - set(queries.get_column("_id")) - bad.messages.keys()):
+        bad.add(key, InputError(f"{source.path}: query {key!r} is in the qrels but has no text"))
     bad.refuse_many(where=f"{source.path}, queries", unit="queries")
-    return found
+    return queries
 
 
 def _qrels(source: BeirSource) -> pl.DataFrame:
     """Read QRELS rows of the split."""
     if Path(source.path).is_dir():
-        found = read_qrels(_file(source, f"qrels/{source.split}", QRELS_FILES))
+        qrels = read_qrels(_file(source, f"qrels/{source.split}", _QRELS_SUFFIXES))
     else:
         hub = HubSource(
             kind="hub", name=source.path, revision=source.revision, splits=[source.split]
@@ -306,13 +310,13 @@ def _qrels(source: BeirSource) -> pl.DataFrame:
         for origin, record in source_records(hub, columns):
             require_columns(record, columns, origin)
             rows.append(tuple(str(record[name]) for name in columns))
-        found = pl.DataFrame(rows, schema=columns, orient="row")
-    return found.select("query-id", "corpus-id", pl.col("score").cast(pl.Float64).cast(pl.Int32))
+        qrels = pl.DataFrame(rows, schema=columns, orient="row")
+    return qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Float64).cast(pl.Int32))
 
 
-def _part(source: BeirSource, table: str) -> RecordSource:
+def _table(source: BeirSource, table: str) -> RecordSource:
     if Path(source.path).is_dir():
-        return FilesSource(kind="files", paths=[str(_file(source, table, TEXT_FILES))])
+        return FilesSource(kind="files", paths=[str(_file(source, table, _TEXT_SUFFIXES))])
     return HubSource(
         kind="hub", name=source.path, config=table, revision=source.revision, splits=[table]
     )

@@ -1,11 +1,11 @@
-"""ColDeR: a question and two documents that differ in one thing alone (Fayyaz et al., ACL 2025).
+"""ColDeR: a question and two documents that differ in only one respect (Fayyaz et al., ACL 2025).
 
-A record has a `query`, a `document_1` that a biased retriever prefers and a `document_2` that does
-without what is preferred. In `position_bias` both are the same sentences, the evidence first or
-last, and each is the positive of a query of its own: scores by position are of the same questions
-and words. Elsewhere there is one query a pair, of the document that ought to come first, as in
-MTEB's `ColDeRReranking`, and its mean alone says something. All documents of a subset are searched,
-not the two of a pair.
+A record has a `query`, a `document_1` that a biased retriever prefers, and a `document_2` without
+the preferred feature. In `position_bias` both have the same sentences, with the evidence first or
+last. Each is the positive of a separate query, so that scores by position refer to the same
+questions and words. The other subsets have one query per pair, whose positive is the document that
+should rank first, as in MTEB's `ColDeRReranking`; only their mean is informative. The search covers
+all documents of a subset, not only the two of a pair.
 """
 
 from collections.abc import Iterator
@@ -21,15 +21,15 @@ from psibench.generate.loaders import Loader
 from psibench.metrics.buckets import UNKNOWN
 from psibench.reading import shown
 from psibench.sources.checks import require_columns, require_text
-from psibench.sources.records import place_of, source_records
+from psibench.sources.records import source_name, source_records
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 from psibench.text.locate import locate_quote
 
-STAGE = "colder"
+_STAGE = "colder"
 FIRST, SECOND = "document_1", "document_2"
-TEXTS = ("query", FIRST, SECOND)
-ASKED: dict[str, dict[str, str | None]] = {
+_TEXT_FIELDS = ("query", FIRST, SECOND)
+_POSITIVES: dict[str, dict[str, str | None]] = {
     "position_bias": {FIRST: "beginning", SECOND: "end"},
     "brevity_bias": {SECOND: None},
     "literal_bias": {SECOND: None},
@@ -38,8 +38,8 @@ ASKED: dict[str, dict[str, str | None]] = {
     "poison": {SECOND: None},
     "answer_importance": {FIRST: None},
 }
-"""Which documents of a pair are asked for, by subset, and where their evidence is if that is
-known."""
+"""Subset -> documents of a pair that are positives -> position of their evidence, None if
+unknown."""
 
 
 class Colder(Loader):
@@ -47,7 +47,8 @@ class Colder(Loader):
 
     recipe: Literal["colder"]
     source: RecordSource
-    """The file of the subset: `data_files: [test/position_bias.jsonl]` on the hub, or a copy."""
+    """The file of the subset: `data_files: [test/position_bias.jsonl]` on the hub, or a local
+    copy."""
     subset: Literal[
         "position_bias",
         "brevity_bias",
@@ -57,7 +58,7 @@ class Colder(Loader):
         "poison",
         "answer_importance",
     ]
-    """Which subset the file is: it says which document of a pair is asked for."""
+    """Subset that the file has; it decides which document of a pair is the positive."""
     queries_by: str | None = "templates"
     """Who wrote the questions: the authors' templates, one for each relation, filled with names."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
@@ -66,10 +67,10 @@ class Colder(Loader):
     def build(self, count_tokens: TokenCounter) -> Build:
         """Read the pairs and make their documents and queries.
 
-        A text that two pairs share is one document. Documents of one article are a cluster. A pair
-        of two texts that are the same is dropped (``same_documents``). Which document of a pair
-        comes first by id alternates: a retriever that scores both alike, as BM25 does the same
-        words in another order, has neither first more often.
+        If two pairs share a text, it becomes one document. Documents of one article are a cluster.
+        A pair of identical texts is dropped (``same_documents``). The order of a pair's ids
+        alternates, because ids break ties: BM25, for example, scores the same words in another
+        order equally.
 
         Raises
         ------
@@ -80,7 +81,8 @@ class Colder(Loader):
         pairs = [pair for pair in read if pair.texts[FIRST] != pair.texts[SECOND]]
         if not pairs:
             raise InputError(
-                f"{place_of(self.source)}: no pair of documents that differ in {len(read)} records"
+                f"{source_name(self.source)}: the two documents are identical in all {len(read)} "
+                "records; expected ColDeR's pairs"
             )
         documents: dict[str, tuple[str, str]] = {}
         for pair in pairs:
@@ -88,12 +90,12 @@ class Colder(Loader):
                 documents.setdefault(pair.texts[name], (pair.document_id(name), pair.article))
         rows = []
         for pair in pairs:
-            for name, place in ASKED[self.subset].items():
+            for name, position in _POSITIVES[self.subset].items():
                 text = pair.texts[name]
                 span = locate_quote(text, pair.evidence).span
-                known = place if place or span else UNKNOWN
-                asked = f"{pair.id}-{name[-1]}"
-                rows.append((asked, pair.texts["query"], documents[text][0], span, known))
+                target = position if position or span else UNKNOWN
+                query_id = f"{pair.id}-{name[-1]}"
+                rows.append((query_id, pair.texts["query"], documents[text][0], span, target))
         queries = pl.DataFrame(
             rows,
             schema={
@@ -109,17 +111,17 @@ class Colder(Loader):
             queries,
             qrels_of_positives(queries),
             dropped_frame(
-                Dropped(STAGE, "pairs", pair.id, None, "same_documents")
+                Dropped(_STAGE, "pairs", pair.id, None, "same_documents")
                 for pair in read
                 if pair.texts[FIRST] == pair.texts[SECOND]
             ),
             count_tokens=count_tokens,
-            flow=[(STAGE, Flow("pairs", len(read), len(pairs)))],
+            flow=[(_STAGE, Flow("pairs", len(read), len(pairs)))],
         )
 
 
 class _Pair(NamedTuple):
-    """A record: its texts by `TEXTS`, the article they are of, and the evidence as it is there."""
+    """A record: its texts by `_TEXT_FIELDS`, their article, and the evidence sentence."""
 
     id: str
     texts: dict[str, str]
@@ -127,17 +129,19 @@ class _Pair(NamedTuple):
     evidence: str
 
     def document_id(self, name: str) -> str:
-        """Name one of its documents: the first is `a` in every other pair, else `b`."""
+        """Return the id of a document: the first has `a` in every other pair, else `b`."""
         is_first = (name == FIRST) == (int(self.id[1:]) % 2 == 0)
         return f"{self.id}-{'a' if is_first else 'b'}"
 
 
 def _pairs(source: RecordSource) -> Iterator[_Pair]:
-    """Read the records; articles are known by `title`, evidence by the first `evidence_sents`."""
-    columns = (*TEXTS, "title", "evidence_sents")
+    """Read the records; `title` names the article, the first of `evidence_sents` is evidence."""
+    columns = (*_TEXT_FIELDS, "title", "evidence_sents")
     for number, (origin, record) in enumerate(source_records(source, columns)):
-        require_columns(record, TEXTS, origin)
-        texts = {name: require_text(record[name], name, origin=origin).strip() for name in TEXTS}
+        require_columns(record, _TEXT_FIELDS, origin)
+        texts = {
+            name: require_text(record[name], name, origin=origin).strip() for name in _TEXT_FIELDS
+        }
         if blank := [name for name, text in texts.items() if not text]:
             raise InputError(f"{origin}: {', '.join(blank)} is blank; a pair needs all its texts")
         name = f"p{number:05d}"
@@ -146,7 +150,7 @@ def _pairs(source: RecordSource) -> Iterator[_Pair]:
 
 
 def _joined(sentences: Any, origin: str) -> str:
-    """Join the words of the first sentence with spaces, as the documents are written."""
+    """Join the words of the first sentence with spaces, as in the documents."""
     words = sentences[0] if isinstance(sentences, list) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(

@@ -1,8 +1,8 @@
-"""Documents alone: no queries, so that nothing is searched; what is asked of them are probes.
+"""Documents without queries: there is no search, but probes can use the documents.
 
-The draw is that of PosQ's authors for their table 4 (appendix A.4, and their script): the distinct
+The draw follows PosQ's authors for their table 4 (appendix A.4, and their script): the distinct
 texts of a source within bounds of words, sorted, shuffled by Python's ``random`` with seed 1, the
-first 10,000. Texts count as they are in the source, white space at their ends too.
+first 10,000. Word counts include white space at the ends of a text, as in the source.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from pydantic import AfterValidator, Field
 
 from psibench.config.base import refuse_falling
 from psibench.config.sources import DocumentSource, FilesSource, HubSource
-from psibench.generate.base import Build, Corpus, complete_build
+from psibench.generate.base import Build, TextCorpus, complete_build
 from psibench.generate.loaders import Loader, NothingLeftError, shuffled
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.bad_records import BadRecords
-from psibench.sources.batches import DOCUMENT_SCHEMA, Row
+from psibench.sources.batches import DOCUMENT_SCHEMA, DocumentRow
 from psibench.sources.checks import refuse_repeated
 from psibench.sources.documents import document_columns, document_rows, read_documents
 from psibench.sources.records import numbered_records
@@ -25,41 +25,41 @@ from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import QRELS, QUERIES
 from psibench.text.lengths import TokenCounter, count_words
 
-STAGE = "documents"
-MOST_WORDS = 2**31 - 1
+_STAGE = "documents"
+_MOST_WORDS = 2**31 - 1
 
 
-Words = Annotated[
+WordBounds = Annotated[
     list[Annotated[int, Field(ge=0)]],
     Field(min_length=2, max_length=2),
     AfterValidator(refuse_falling),
 ]
-Part = Annotated[
+ShareRange = Annotated[
     list[Annotated[float, Field(ge=0, le=1)]],
     Field(min_length=2, max_length=2),
     AfterValidator(refuse_falling),
 ]
 
 
-class Documents(Loader):
-    """Documents without queries, to be probed or, by PADS, trained on."""
+class DocumentsBenchmark(Loader):
+    """Documents without queries, for probes or for training with PADS."""
 
     queries_by: ClassVar[None] = None
     buckets: ClassVar[tuple[str, ...]] = ()
     recipe: Literal["documents"]
     source: DocumentSource | None = None
-    corpora: list[Corpus] | None = Field(default=None, min_length=1)
-    """Several domains or languages, each with a source; in place of `source`."""
+    corpora: list[TextCorpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; use instead of `source`."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
-    words: Words | None = None
-    """Take documents of more words than the first number and fewer than the second, pieces split on
-    one space, as PosQ's script; null: of any length."""
+    words: WordBounds | None = None
+    """Use documents of more words than the first number and fewer than the second; words are pieces
+    split on one space, as in PosQ's script; null: of any length."""
     n_documents: int | None = Field(default=None, ge=2)
     """Documents of each domain in each language; null: all."""
-    part: Part = Field(default=[0, 1])
-    """Which share of the documents drawn to take: [0, .2] and [.2, 1] of the same source have no
-    document in common."""
+    part: ShareRange = Field(default=[0, 1])
+    """Range of the drawn documents to use, as shares: [0, .2] and [.2, 1] of the same source have
+    no document in common."""
     seed: int = Field(default=1, ge=0)
     """Seed of the draw: distinct texts, sorted, shuffled by Python's `random`."""
 
@@ -85,7 +85,7 @@ class Documents(Loader):
             left_out = pl.concat([left_out, too_short])
             flow.append(passages_flow(read, too_short))
         n_words = pl.Series(count_words(read["text"].to_list()))
-        low, high = self.words or (0, MOST_WORDS)
+        low, high = self.words or (0, _MOST_WORDS)
         fits = (n_words > low) & (n_words < high) & (read["text"].str.strip_chars() != "")
         distinct = read.filter(fits).unique("text", keep="first", maintain_order=True).sort("text")
         order = shuffled(distinct.height, seed=self.seed)[: self.n_documents]
@@ -100,7 +100,7 @@ class Documents(Loader):
             .then(pl.lit("not_drawn"))
         )
         dropped = dropped_frame(
-            Dropped(STAGE, "documents", name, name, reason, char_length=len(text))
+            Dropped(_STAGE, "documents", name, name, reason, char_length=len(text))
             for name, text, reason in reasons.drop_nulls("reason").iter_rows()
         )
         built = complete_build(
@@ -109,20 +109,20 @@ class Documents(Loader):
             QRELS.empty(),
             pl.concat([left_out, dropped]),
             count_tokens=count_tokens,
-            flow=[*flow, (STAGE, Flow("documents", read.height, drawn.height))],
+            flow=[*flow, (_STAGE, Flow("documents", read.height, drawn.height))],
         )
         if drawn.is_empty():
             raise NothingLeftError(
                 f"{self.domain}, {self.language}: no document is left of {read.height} "
-                f"({distinct.height} distinct ones within `words`); widen `words` or `part`, or "
-                "read more of the source",
+                f"({distinct.height} distinct documents within `words`); widen `words` or `part`, "
+                "or read more of the source",
                 built,
             )
         return built
 
 
-def _rows(source: DocumentSource, bad: BadRecords) -> Iterator[Row]:
-    """Yield id, text and origin of a source's documents, of records with the text as it is."""
+def _rows(source: DocumentSource, bad: BadRecords) -> Iterator[DocumentRow]:
+    """Yield id, text and origin of each document; texts of records keep their white space."""
     if isinstance(source, FilesSource | HubSource):
         yield from document_rows(source, numbered_records(source, document_columns(source)), bad)
         return

@@ -1,16 +1,16 @@
 """Position-controlled known-item queries, simulated without a language model.
 
-Known-item topics can be simulated by drawing query terms from a model of the known document
-(L. Azzopardi, M. de Rijke, K. Balog: Building Simulated Queries for Known-Item Topics, SIGIR
-2007). Here the model is that of an evidence span inside one third of the document, and a term's
-probability is their mixture of popularity and discrimination, tf x log(N / df). Three rules are
-added, so that a score by position says something about the retriever and not about the queries:
+Known-item topics can be simulated by drawing query terms from a model of the known document (L.
+Azzopardi, M. de Rijke, K. Balog: Building Simulated Queries for Known-Item Topics, SIGIR 2007).
+Here the model covers an evidence span inside one third of the document, and a term's probability is
+the paper's mixture of popularity and discrimination, tf x log(N / df). Three additional rules make
+scores by position depend on the retriever and not on the queries:
 
-- the terms of a query occur in the known document inside the evidence span and nowhere else, and
-  no other document has them all in a stretch of as many words as the known document has;
-- a document gives queries for all three thirds, or none;
-- of many draws per third, those three are kept that are close to one another in discrimination
-  (sum of the idf), term frequency and span length.
+- The terms of a query occur in the known document only inside the evidence span. No other document
+  has all of them within as many consecutive words as the known document has.
+- A document gives queries for all three thirds, or none.
+- Of many draws per third, the three that are most similar in discrimination (sum of the idf), term
+  frequency and span length are kept.
 """
 
 from collections import defaultdict
@@ -24,7 +24,13 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.sources import DocumentSource
-from psibench.generate.base import BucketSchemes, Build, Corpus, complete_build, qrels_of_positives
+from psibench.generate.base import (
+    BucketSchemes,
+    Build,
+    TextCorpus,
+    complete_build,
+    qrels_of_positives,
+)
 from psibench.generate.loaders import Loader, NothingLeftError
 from psibench.generate.sampling import Passages, cut_into_passages, passages_flow
 from psibench.sources.checks import refuse_repeated
@@ -35,22 +41,22 @@ from psibench.text.lengths import TokenCounter
 from psibench.text.segments import POSITIONS, inner_thirds
 from psibench.text.words import Words, is_content_word, tokenise
 
-STAGE = "simulate_known_items"
+_STAGE = "simulate_known_items"
 
 QUERIES_SCHEMA: dict[str, Any] = {**CANDIDATES.empty().schema, "idf_sum": pl.Float64}
 MIN_DOCUMENTS, MAX_SHARE = 2, 0.3
-"""A term occurs in at least so many documents, which leaves out names found in one only, and in at
-most this share of them; one document is always allowed."""
+"""A term occurs in at least MIN_DOCUMENTS documents, which excludes names found in only one, and in
+at most MAX_SHARE of them; one document is always allowed."""
 MAX_SPREAD = 2.0
 """Largest spread of three matched draws: 1 is a difference of 1.0 in the sum of the idf, of one
 occurrence, or of a quarter in span length (`match_thirds`)."""
 MAX_SPAN_WORDS = 60
 """Most words of an evidence span."""
 N_DRAWS = 48
-"""Draws per third and query, from which the best matched three are kept."""
+"""Draws per third and query; the best matched three are kept."""
 SCALES = np.array([1.0, 1.0, 0.25])
-"""What one unit of spread is: in the sum of the terms' idf (natural logarithm), in occurrences of
-the terms, in the natural logarithm of the span's characters."""
+"""One unit of spread: in the sum of the terms' idf (natural logarithm), in occurrences of the
+terms, and in the natural logarithm of the span's characters."""
 
 
 class KnownItem(Loader):
@@ -59,8 +65,8 @@ class KnownItem(Loader):
     queries_by: ClassVar[str] = "simulation"
     recipe: Literal["known_item"]
     source: DocumentSource | None = None
-    corpora: list[Corpus] | None = Field(default=None, min_length=1)
-    """Several domains or languages, each with a source; in place of `source`."""
+    corpora: list[TextCorpus] | None = Field(default=None, min_length=1)
+    """Several domains or languages, each with a source; use instead of `source`."""
     passages: Passages | None = None
     """Cut long documents into passages; without it a document is taken whole."""
     n_terms: int = Field(default=5, ge=1, le=20)
@@ -70,11 +76,11 @@ class KnownItem(Loader):
     seed: int = Field(default=42, ge=0)
     """Seed of the draw."""
     buckets: BucketSchemes = Field(default=["thirds"], min_length=1)
-    """Bucket schemes to report; the first one is the headline. Queries are matched over thirds
-    only: finer schemes mix position with length (the position-blind control shows it)."""
+    """Bucket schemes to report; the first one is the headline. Queries are matched only over
+    thirds: finer schemes mix position with length (the position-blind control shows it)."""
 
     def build(self, count_tokens: TokenCounter) -> Build:
-        """Read a benchmark's source, cut it into passages and simulate its queries."""
+        """Read the source, cut it into passages and simulate queries."""
         assert self.source is not None
         source = read_documents(self.source)
         documents, left_out = source.documents, source.dropped
@@ -96,11 +102,14 @@ class KnownItem(Loader):
             qrels_of_positives(queries),
             pl.concat([left_out, dropped]),
             count_tokens=count_tokens,
-            flow=[*flow, (STAGE, Flow("queries", queries.height + dropped.height, queries.height))],
+            flow=[
+                *flow,
+                (_STAGE, Flow("queries", queries.height + dropped.height, queries.height)),
+            ],
         )
         if queries.is_empty():
             raise NothingLeftError(
-                f"{why_no_query(documents, dropped)} Keys that decide: passages, n_terms and "
+                f"{why_no_query(documents, dropped)} Change passages, n_terms or "
                 "queries_per_third.",
                 built,
             )
@@ -112,7 +121,7 @@ class KnownItem(Loader):
 
 @dataclass(frozen=True)
 class Draw:
-    """One query: its text (terms in the order of the document), its span, what matching needs."""
+    """One query: its text (terms in document order), its span, and the values for matching."""
 
     text: str
     start: int
@@ -122,17 +131,17 @@ class Draw:
 
 
 class LexicalIndex:
-    """The words of all documents, the documents of every stem, and which stems may be drawn.
+    """The words of all documents, the documents of every stem, and the stems that may be drawn.
 
-    ``idf`` has log(N / df) of the stems that may be: of those in at least `MIN_DOCUMENTS`, in at
-    most `MAX_SHARE` of them, and not in all.
+    ``idf`` has log(N / df) of each stem that may be drawn: it occurs in at least `MIN_DOCUMENTS`
+    documents, in at most `MAX_SHARE` of them, and not in all.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
         self.words = [tokenise(text) for text in texts]
         self.documents_of: defaultdict[str, set[int]] = defaultdict(set)
-        self._places: dict[int, dict[str, np.ndarray]] = {}
+        self._occurrences: dict[int, dict[str, np.ndarray]] = {}
         for number, words in enumerate(self.words):
             for stem in words.stems:
                 self.documents_of[stem].add(number)
@@ -145,42 +154,42 @@ class LexicalIndex:
         }
 
     def other_answer(self, number: int, stems: Sequence[str]) -> int | None:
-        """Return another document that holds the stems as close together; None if none does.
+        """Return another document with the stems as close together; None if no document has them.
 
-        All of them, in a stretch of as many words as document ``number`` has.
+        It has all of the stems within as many consecutive words as document ``number`` has.
         """
         holders = set.intersection(*(self.documents_of[stem] for stem in stems)) - {number}
         width = len(self.words[number])
         return next((one for one in sorted(holders) if self._are_within(one, stems, width)), None)
 
     def _are_within(self, number: int, stems: Sequence[str], width: int) -> bool:
-        """Say whether some ``width`` consecutive words of a document hold all the stems."""
+        """Return whether some ``width`` consecutive words of a document contain all the stems."""
         if len(self.words[number]) <= width:
             return True
-        if number not in self._places:
-            found = places_of_stems(self.words[number])
-            self._places[number] = {stem: np.array(places) for stem, places in found.items()}
-        places = [self._places[number][stem] for stem in stems]
-        numbers = np.repeat(np.arange(len(places)), [len(one) for one in places])
-        at = np.concatenate(places)
+        if number not in self._occurrences:
+            of_stems = occurrences_of_stems(self.words[number])
+            self._occurrences[number] = {stem: np.array(at) for stem, at in of_stems.items()}
+        occurrences = [self._occurrences[number][stem] for stem in stems]
+        numbers = np.repeat(np.arange(len(occurrences)), [len(one) for one in occurrences])
+        at = np.concatenate(occurrences)
         order = np.argsort(at)
-        at, is_of = at[order], numbers[order] == np.arange(len(places))[:, None]
-        # The last place of each stem up to every place; before its first, none near enough.
+        at, is_of = at[order], numbers[order] == np.arange(len(occurrences))[:, None]
+        # Per occurrence, the latest occurrence of each stem so far; -width if it has not occurred.
         latest = np.maximum.accumulate(np.where(is_of, at, -width), axis=1).min(axis=0)
         return bool((at - latest < width).any())
 
 
-def places_of_stems(words: Words) -> dict[str, list[int]]:
-    """Return the numbers of the words of each stem, ascending."""
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    for place, stem in enumerate(words.stems):
-        places[stem].append(place)
-    return places
+def occurrences_of_stems(words: Words) -> dict[str, list[int]]:
+    """Return the word numbers at which each stem occurs, ascending."""
+    occurrences: defaultdict[str, list[int]] = defaultdict(list)
+    for number, stem in enumerate(words.stems):
+        occurrences[stem].append(number)
+    return occurrences
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """Terms that may be drawn in one third, by first occurrence; word numbers, last inclusive."""
+    """Terms that may be drawn in one third, by first occurrence; ``last`` is inclusive."""
 
     stems: list[str]
     first: np.ndarray
@@ -199,10 +208,10 @@ def _draw_queries(
 ) -> list[Draw] | tuple[str, int | None]:
     """Draw ``N_DRAWS * n_queries`` queries from spans of one range of a document.
 
-    A span's window is placed uniformly among those that hold enough terms; of its terms,
-    ``n_terms`` are drawn without replacement with probability proportional to tf x idf. Returns the
-    distinct draws that no other document answers; or the reason code why there is none, and which
-    document answers them.
+    Each draw takes a window uniformly from the windows with enough terms, then ``n_terms`` of its
+    terms without replacement, with probability proportional to tf x idf. Returns the distinct draws
+    that no other document answers; if there are none, a reason code and a document that answers
+    them.
     """
     words = index.words[number]
     low = int(np.searchsorted(words.starts, char_range[0], side="left"))
@@ -230,7 +239,7 @@ def _draw_queries(
 
 
 def _windows_with(terms: _Terms, n_terms: int, inside: range, width: int) -> np.ndarray:
-    """Return the first words of the windows inside a range that hold enough terms whole."""
+    """Return the first words of the windows that contain all occurrences of enough terms."""
     n_windows = len(inside) - width + 1
     first = np.maximum(terms.last - width + 1 - inside.start, 0)  # window that holds a term
     last = np.minimum(terms.first - inside.start, n_windows - 1)
@@ -243,7 +252,7 @@ def _windows_with(terms: _Terms, n_terms: int, inside: range, width: int) -> np.
 def _eligible_terms(index: LexicalIndex, number: int, inside: range) -> _Terms:
     """Find the content words of a range that occur nowhere else in the document."""
     words, text = index.words[number], index.texts[number]
-    occurrences = places_of_stems(words)
+    occurrences = occurrences_of_stems(words)
     rows = []
     for stem in dict.fromkeys(words.stems[i] for i in inside):
         first, last = occurrences[stem][0], occurrences[stem][-1]
@@ -262,16 +271,17 @@ def _draw_terms(
 ) -> np.ndarray:
     """Draw ``n_terms`` of the allowed terms per row, without replacement, by weight.
 
-    The largest keys ``log(weight) + Gumbel noise`` are a draw without replacement with probability
-    proportional to the (n_terms_in_all,) weights. ``allowed``, (n_draws, n_terms_in_all), says
-    which terms a draw may use, enough in each row. Returns term numbers, ascending in each row.
+    Taking the largest keys ``log(weight) + Gumbel noise`` draws without replacement with
+    probability proportional to the (n_terms_in_all,) weights. ``allowed``, (n_draws,
+    n_terms_in_all), marks the terms that each draw may use, at least ``n_terms`` in each row.
+    Returns term numbers, ascending in each row.
     """
     keys = np.where(allowed, np.log(weights) + rng.gumbel(size=allowed.shape), -np.inf)
     return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, :n_terms], axis=1)
 
 
 def _as_draw(text: str, words: Words, terms: _Terms, chosen: np.ndarray) -> Draw:
-    """Make the query of the chosen terms; its span runs from first to last occurrence of any."""
+    """Return the query of the chosen terms; its span covers all their occurrences."""
     surface = [text[words.starts[i] : words.ends[i]] for i in terms.first[chosen]]
     return Draw(
         text=" ".join(surface),
@@ -288,12 +298,12 @@ def _as_draw(text: str, words: Words, terms: _Terms, chosen: np.ndarray) -> Draw
 def match_thirds(
     thirds: Sequence[Sequence[Draw]], n_matches: int
 ) -> list[tuple[tuple[Draw, ...], float]]:
-    """Choose at most ``n_matches`` triples of draws, one per third, that are close to one another.
+    """Choose at most ``n_matches`` triples of similar draws, one draw per third.
 
-    Each comes with its spread: the largest, over the matched quantities, of (largest - smallest) in
-    units of `SCALES`. Considered are, for every draw, the triple it makes with the draw of each
-    other third that is nearest to it. Triples are chosen greedily, using a draw once; there are
-    none if a third has no draws.
+    Returns (triple, spread). The spread is the largest difference between two draws of the triple
+    in any matched value, in units of `SCALES`. The candidates are, for every draw, the triple that
+    it makes with the nearest draw of each other third. Triples are chosen greedily, and each draw
+    is used once. If a third has no draws, the list is empty.
     """
     matches: list[tuple[tuple[Draw, ...], float]] = []
     features = [_features(draws) for draws in thirds]
@@ -305,13 +315,13 @@ def match_thirds(
         triple, spread = _closest_triple(features, between)
         draws = tuple(of_third[triple[third]] for third, of_third in enumerate(thirds))
         matches.append((draws, spread))
-        for (one, two), distances in between.items():  # used: near to none from now on
+        for (one, two), distances in between.items():  # used draws match no other draw
             distances[triple[one]] = distances[:, triple[two]] = np.inf
     return matches
 
 
 def _features(draws: Sequence[Draw]) -> np.ndarray:
-    """Give the matched quantities in units of their scales, shape (n_draws, 3), float64."""
+    """Return the matched values in units of `SCALES`, shape (n_draws, 3), float64."""
     rows = [(draw.idf_sum, draw.frequency, np.log(draw.end - draw.start)) for draw in draws]
     return np.array(rows, dtype=np.float64).reshape(-1, 3) / SCALES
 
@@ -319,11 +329,11 @@ def _features(draws: Sequence[Draw]) -> np.ndarray:
 def _closest_triple(
     features: Sequence[np.ndarray], between: Mapping[tuple[int, int], np.ndarray]
 ) -> tuple[dict[int, int], float]:
-    """Give the closest of the triples made by nearest neighbours (third -> draw), and its spread.
+    """Return the closest triple of nearest neighbours (third -> draw), and its spread.
 
-    ``between`` has the distances of two thirds' draws, infinite of draws in use. The spread is the
-    largest of the three pairwise distances. Ties go to the earlier third as the anchor, then to the
-    earlier draw.
+    ``between`` has the distances between the draws of two thirds, infinite for used draws. The
+    spread is the largest of the three pairwise distances. In a tie the earlier third is the anchor,
+    then the earlier draw wins.
     """
     best: dict[int, int] = {}
     best_spread = np.inf
@@ -344,7 +354,7 @@ def _closest_triple(
 
 
 def _distances(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Give all distances in the maximum norm, shape (n_left, n_right), float64."""
+    """Return all distances in the maximum norm, shape (n_left, n_right), float64."""
     distances = np.zeros((len(left), len(right)))
     for one, other in zip(left.T, right.T, strict=True):
         np.maximum(distances, np.abs(one[:, None] - other), out=distances)
@@ -368,27 +378,29 @@ def simulate_known_items(
     documents
         DOCUMENTS table (`_id`, `text`); ids are unique.
     seed
-        Seed of all draws, at least 0; every document has its own stream of random numbers.
+        Seed of all draws, at least 0; every document has a separate stream of random numbers.
     n_terms, queries_per_third
         Terms of a query, and queries for each third of each document, at least 1.
 
     Returns
     -------
-    Queries and what was planned and not made, in order of the documents, then of the thirds:
-    together ``3 * queries_per_third`` per document. Queries have ``QUERIES_SCHEMA``: ``answer`` is
-    the span's text, ``idf_sum`` the discrimination of the terms. Reasons of what was not made, in
-    the order they are looked for:
-    ``text_too_short``: the third has fewer words than a query;
-    ``no_unambiguous_span``: no span there holds enough terms found nowhere else in the text;
-    ``answerable_elsewhere``: every query drawn is matched in full by another document, in a stretch
-    of as many words as this one has (detail: the id of one such document);
-    ``unmatched``: too few triples of draws are close enough to one another (score: the largest
-    spread of those found);
-    ``unbalanced``: the document failed at another third.
+    Queries, and dropped rows of planned queries that could not be made, both in order of the
+    documents, then of the thirds: together ``3 * queries_per_third`` per document. Queries have
+    ``QUERIES_SCHEMA``: ``answer`` is the span's text, ``idf_sum`` the discrimination of the terms.
+    The reasons of dropped rows, in the order of the checks:
+
+    - ``text_too_short``: the third has fewer words than a query.
+    - ``no_unambiguous_span``: no span of the third has enough terms that occur nowhere else in the
+      text.
+    - ``answerable_elsewhere``: every query drawn is matched in full by another document, within as
+      many consecutive words as this one has (detail: the id of one such document).
+    - ``unmatched``: too few triples of draws are similar enough (score: the largest spread of the
+      triples found).
+    - ``unbalanced``: the document failed at another third.
     """
     texts = documents["text"].to_list()
     index = LexicalIndex(texts)
-    kept: list[tuple[object, ...]] = []
+    queries: list[tuple[object, ...]] = []
     dropped: list[Dropped] = []
     for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
         rng = np.random.default_rng([seed, *doc_id.encode()])
@@ -410,24 +422,24 @@ def simulate_known_items(
                 reason, other = reasons.get(position, ("unbalanced", None))
                 detail = None if other is None else documents["_id"][other]
                 lost = (item_id, doc_id, reason, detail, worst, position, len(text))
-                dropped.append(Dropped(STAGE, "queries", *lost))
+                dropped.append(Dropped(_STAGE, "queries", *lost))
             else:
                 draw = matched[k][0][third]
                 span, answer = [draw.start, draw.end], text[draw.start : draw.end]
-                kept.append((item_id, draw.text, doc_id, span, position, answer, draw.idf_sum))
-    return pl.DataFrame(kept, QUERIES_SCHEMA, orient="row"), dropped_frame(dropped)
+                queries.append((item_id, draw.text, doc_id, span, position, answer, draw.idf_sum))
+    return pl.DataFrame(queries, QUERIES_SCHEMA, orient="row"), dropped_frame(dropped)
 
 
 NO_QUERY = "no known-item query"
 
 
 def why_no_query(documents: pl.DataFrame, dropped: pl.DataFrame) -> str:
-    """Say that documents gave no query, and why."""
+    """Return a message that documents gave no query, with the reasons."""
     if documents.is_empty():
-        return f"{NO_QUERY}: no passage of min_words to max_words."
+        return f"{NO_QUERY}: no passage has min_words to max_words words."
     counts = dropped["reason"].value_counts(sort=True).sort("count", "reason", descending=True)
     listed = ", ".join(f"{reason} {count}" for reason, count in counts.iter_rows())
     return (
         f"{NO_QUERY} from {documents.height} documents; planned queries dropped: {listed} "
-        "(docs/own-corpus.md says what helps)."
+        "(see docs/own-corpus.md for remedies)."
     )

@@ -1,9 +1,9 @@
-"""A benchmark in the layout of PosIR's release, taken as it is: no text is made or changed.
+"""A benchmark in the layout of PosIR's release; its texts are used unchanged.
 
-The evidence span, the characters and the tokens of a query's positive are those published. In a
-translated language these are the original's; the length of the positive's own text then stands in
-a column of its own. A release that psibench exported with ``--extra`` says which document is a
-query's positive and which position it was made for: these are taken, too.
+Span, characters and tokens of a query's positive are the published values. In a translated language
+these describe the original; a separate column then has the length of the positive's text. A release
+exported by psibench with ``--extra`` also has each query's positive and target position, which the
+recipe uses.
 """
 
 import logging
@@ -38,8 +38,8 @@ from psibench.tables.dropped import Dropped, Flow, dropped_frame, reasons_text
 from psibench.text.lengths import TokenCounter, with_lengths
 from psibench.translate.steps import Languages
 
-STAGE = "posir_release"
-QUERY_IDS = ("_id", "pos_corpus_id")
+_STAGE = "posir_release"
+_QUERY_ID_COLUMNS = ("_id", "pos_corpus_id")
 
 logger = logging.getLogger("psibench")
 
@@ -49,31 +49,33 @@ Domains = DomainList | Annotated[dict[Language, DomainList], Field(min_length=1)
 
 
 class PosirRelease(Loader):
-    """A benchmark in the layout of PosIR's release, read as it is; nothing is built."""
+    """A benchmark in the layout of PosIR's release, read unchanged."""
 
     recipe: Literal["posir_release"]
     source: PosirReleaseSource
     languages: Languages | None = None
-    """Languages to read; null: every folder of a local release. Needed for one on the hub."""
+    """Languages to read; null: every folder of a local release. Required for a release on the
+    hub."""
     domains: Domains | None = None
-    """Domains to read; null: every folder of a local release. Needed for one on the hub. A list is
-    of all languages, a mapping has a list for each: {eng-Latn: [game, law], ara-Arab: [game]}. Of a
-    list, a domain that a local release lacks in some language is left out there (on_empty)."""
+    """Domains to read; null: every folder of a local release. Required for a release on the hub. A
+    list applies to all languages; a mapping has a list per language: {eng-Latn: [game, law],
+    ara-Arab: [game]}. With a list, a language skips domains that the local release lacks in it
+    (on_empty)."""
     queries_by: str | None = None
-    """Who wrote the queries, as llm:DeepSeek-V3.1 or people; null: not recorded."""
+    """Who wrote the queries, e.g. llm:DeepSeek-V3.1 or people; null: not recorded."""
     prefix_ids: bool = True
-    """Put the domain in front of each id, as in mining/123: ids have to differ between domains."""
+    """Put the domain before each id, e.g. mining/123, so that ids differ between domains."""
     length_buckets: LengthBuckets = True
     buckets: BucketSchemes = Field(default=["relative-20", "thirds"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
     def languages_and_domains(self) -> list[tuple[str, str]]:
-        """List the folders to read: those of a local release that are not left out.
+        """List the folders to read, without domains that a local release lacks.
 
         Raises
         ------
         InputError
-            If the release lacks a language or domain that is named.
+            If the release lacks a configured language or domain.
         """
         languages, domains = self.languages, self.domains
         if isinstance(domains, Mapping):
@@ -81,32 +83,32 @@ class PosirRelease(Loader):
             return [(language, domain) for language in chosen for domain in domains[language]]
         root = Path(self.source.path)
         if languages is not None and domains is not None:
-            named = list(product(languages, domains))
+            wanted = list(product(languages, domains))
             if self.on_empty == "fail" or not root.is_dir():
-                return named
-            there = [one for one in named if root.joinpath(*one).is_dir()]
-            _refuse_absent("languages", languages, [language for language, _ in there])
-            _refuse_absent("domains", domains, [domain for _, domain in there])
-            return there
-        found = discover(self.source.path)
-        _refuse_absent("languages", languages, list(found))
-        _refuse_absent("domains", domains, [name for names in found.values() for name in names])
+                return wanted
+            existing = [one for one in wanted if root.joinpath(*one).is_dir()]
+            _refuse_absent("languages", languages, [language for language, _ in existing])
+            _refuse_absent("domains", domains, [domain for _, domain in existing])
+            return existing
+        domains_of = discover(self.source.path)
+        _refuse_absent("languages", languages, list(domains_of))
+        _refuse_absent("domains", domains, list(chain.from_iterable(domains_of.values())))
         return [
             (language, domain)
-            for language, names in found.items()
+            for language, names in domains_of.items()
             if languages is None or language in languages
             for domain in names
             if domains is None or domain in domains
         ]
 
     def named_domains(self) -> list[str]:
-        """List the domains that the section names, in any language; none if it takes all."""
+        """List the domains that the section names in any language; empty if it reads all."""
         if isinstance(self.domains, Mapping):
             return list(dict.fromkeys(chain.from_iterable(self.domains.values())))
         return list(self.domains or ())
 
     def files(self) -> list[str]:
-        """List the local files of its folders; none for a name on the hub."""
+        """List the local files of its folders; none for a release on the hub."""
         path = self.source.path
         if not Path(path).is_dir() and re.match(REPOSITORY, path):
             return []
@@ -117,23 +119,24 @@ class PosirRelease(Loader):
         ]
 
     def build(self, count_tokens: TokenCounter) -> Build:
-        """Read one language and domain of a release: those of the section.
+        """Read the section's language and domain of a release.
 
-        A query's positive is the one in ``pos_corpus_id`` where the release has that column; else
-        its document of the highest grade among those in the corpus; of several, the first whose
-        length is the published one. ``target_position`` is the release's, or null. Queries are
-        dropped, with the reason, that have no positive in the qrels (``no_positive``) or none in
-        the corpus (``positive_missing``), or whose span is empty, or begins outside its document
-        (``span_outside``). A span that only ends beyond it is kept: PosIR's relative position takes
-        its middle as at most the length.
+        A query's positive is ``pos_corpus_id`` if the release has that column. Otherwise it is the
+        query's document of the highest grade in the corpus; in a tie, the first whose length is the
+        published one. ``target_position`` is the release's, or null. These queries are dropped:
+        without a positive in the qrels (``no_positive``) or in the corpus (``positive_missing``),
+        or with a span that is empty or begins outside its document (``span_outside``). A span that
+        only ends beyond its document is kept: PosIR's relative position counts its middle as at
+        most the length.
 
-        ``count_tokens`` counts the documents' tokens; those of the positives stay as published.
+        ``count_tokens`` counts the tokens of documents; the token lengths of positives are the
+        published ones.
 
         Raises
         ------
         InputError
-            If the dataset cannot be read, or what it says of a positive is not so: it is not in
-            corpus and qrels, or has another length.
+            If the dataset cannot be read, or contradicts itself: a positive is not in corpus and
+            qrels, or has another length.
         NothingLeftError
             If no query is left.
         """
@@ -151,12 +154,12 @@ class PosirRelease(Loader):
         )
         where = f"{source.path}, {language}/{domain}"
         judged = qrels_of_corpus(tables.qrels, corpus["_id"], source=where)
-        named = _with_further(tables.queries)
-        asked = named.join(
-            _positives(usable, named), on="_id", how="left", maintain_order="left"
+        complete = _with_further(tables.queries)
+        queries = complete.join(
+            _positives(usable, complete), on="_id", how="left", maintain_order="left"
         ).with_columns(reason=_reason(tables.qrels))
-        _refuse_contradictions(asked, where)
-        kept = asked.filter(pl.col("reason").is_null())
+        _refuse_contradictions(queries, where)
+        kept = queries.filter(pl.col("reason").is_null())
         _log_overruns(kept, where)
         ids = kept.select(pl.col("_id").alias("query-id"))
         qrels = judged.join(ids, on="query-id", how="semi", maintain_order="left")
@@ -164,59 +167,59 @@ class PosirRelease(Loader):
             corpus,
             _queries(kept),
             qrels.select("query-id", "corpus-id", pl.col("score").cast(pl.Int32)),
-            _dropped(asked.filter(pl.col("reason").is_not_null())),
-            ((STAGE, Flow("queries", asked.height, kept.height)),),
+            _dropped(queries.filter(pl.col("reason").is_not_null())),
+            ((_STAGE, Flow("queries", queries.height, kept.height)),),
         )
         if kept.is_empty():
-            dropped = f"; dropped: {reasons_text(built.dropped)}" if asked.height else ""
-            found = f"no query is left of {asked.height}{dropped}"
-            raise NothingLeftError(f"{where}: {found}; documents: {corpus.height}", built)
+            dropped = f"; dropped: {reasons_text(built.dropped)}" if queries.height else ""
+            problem = f"no query is left of {queries.height}{dropped}"
+            raise NothingLeftError(f"{where}: {problem}; documents: {corpus.height}", built)
         return built
 
 
-def _refuse_absent(key: str, wanted: Sequence[str] | None, found: Sequence[str]) -> None:
-    absent = [name for name in wanted or () if name not in found]
+def _refuse_absent(key: str, wanted: Sequence[str] | None, existing: Sequence[str]) -> None:
+    absent = [name for name in wanted or () if name not in existing]
     if absent:
-        there = ", ".join(dict.fromkeys(found)) or "none"
-        raise InputError(f"no {key} {', '.join(absent)} in the release; it has {there}")
+        allowed = ", ".join(dict.fromkeys(existing)) or "none"
+        raise InputError(f"no {key} {', '.join(absent)} in the release; it has {allowed}")
 
 
 def _prefixed(tables: ReleaseTables, prefix: str) -> ReleaseTables:
     queries = tables.queries
     return ReleaseTables(
         prefixed(tables.corpus, prefix, "_id"),
-        prefixed(queries, prefix, *(name for name in QUERY_IDS if name in queries.columns)),
+        prefixed(queries, prefix, *(name for name in _QUERY_ID_COLUMNS if name in queries.columns)),
         prefixed(tables.qrels, prefix, "query-id", "corpus-id"),
     )
 
 
 def _with_further(queries: pl.DataFrame) -> pl.DataFrame:
-    """Give the queries all of `FURTHER`; a positive and its length as ``stated`` by the release."""
+    """Add the missing columns of `FURTHER`; rename the release's positive to ``stated``."""
     lacking = {n: kind for n, kind in FURTHER["queries"].items() if n not in queries.columns}
     return queries.with_columns(
         pl.lit(None, dtype=kind).alias(name) for name, kind in lacking.items()
     ).rename({"pos_corpus_id": "stated", TRANSLATED_LENGTH: "stated_length"})
 
 
-def _refuse_contradictions(asked: pl.DataFrame, where: str) -> None:
-    """Refuse a positive that is not there, and a length that is not its own."""
+def _refuse_contradictions(queries: pl.DataFrame, where: str) -> None:
+    """Raise InputError if a positive is missing or has another length than stated."""
     is_lost = pl.col("stated").is_not_null() & pl.col("pos_corpus_id").is_null()
-    for query_id, stated in asked.filter(is_lost).select("_id", "stated").head(1).iter_rows():
+    for query_id, stated in queries.filter(is_lost).select("_id", "stated").head(1).iter_rows():
         raise InputError(
             f"{where}: query {query_id!r} has pos_corpus_id {stated!r}, which is not in the corpus "
-            "or has no score above 0 for it in the qrels; correct it, or leave the column out"
+            "or has no score above 0 for it in the qrels; correct it, or remove the column"
         )
     is_other = pl.col("stated_length") != pl.col("own_length")
     columns = ("_id", "stated_length", "pos_corpus_id", "own_length")
-    for query_id, stated, document, length in asked.filter(is_other).select(columns).iter_rows():
+    for query_id, stated, document, length in queries.filter(is_other).select(columns).iter_rows():
         raise InputError(
-            f"{where}: query {query_id!r} has {TRANSLATED_LENGTH} {stated}, and its positive "
-            f"{document!r} has {length} characters; correct it, or leave the column out"
+            f"{where}: query {query_id!r} has {TRANSLATED_LENGTH} {stated}, but its positive "
+            f"{document!r} has {length} characters; correct it, or remove the column"
         )
 
 
 def _positives(usable: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-    """Choose each query's positive: ``_id``, ``pos_corpus_id``, ``own_length``."""
+    """Return each query's positive: ``_id``, ``pos_corpus_id``, ``own_length``."""
     lengths = queries.select(pl.col("_id").alias("query-id"), "pos_char_length", "stated")
     return (
         usable.filter(pl.col("score") > 0)
@@ -234,9 +237,9 @@ def _positives(usable: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reason(qrels: pl.DataFrame) -> pl.Expr:
-    """Say why a query cannot be used; null if it can."""
+    """Return why a query cannot be used; null if it can."""
     judged = qrels.filter(pl.col("score") > 0).get_column("query-id").unique()
-    start, end = (pl.col("pos_char_span").list.get(place) for place in (0, 1))
+    start, end = (pl.col("pos_char_span").list.get(index) for index in (0, 1))
     inside = (start >= 0) & (start < end) & (start < pl.col("pos_char_length"))
     return (
         pl.when(~pl.col("_id").is_in(judged.implode()))
@@ -249,7 +252,7 @@ def _reason(qrels: pl.DataFrame) -> pl.Expr:
 
 
 def _queries(kept: pl.DataFrame) -> pl.DataFrame:
-    """QUERIES rows; with the positive's own length where it is stated or not the published one."""
+    """Return QUERIES rows, with the positive's length if it is stated or not the published one."""
     queries = kept.select(
         "_id",
         "text",
@@ -270,7 +273,7 @@ def _dropped(left_out: pl.DataFrame) -> pl.DataFrame:
     columns = ("_id", "pos_corpus_id", "reason", "pos_char_span", "pos_char_length")
     return dropped_frame(
         Dropped(
-            STAGE,
+            _STAGE,
             "queries",
             query,
             document,
@@ -288,7 +291,7 @@ def _log_overruns(kept: pl.DataFrame, where: str) -> None:
     ).sum()
     if beyond:
         logger.warning(
-            "%s: %d spans end beyond their document; their middle counts as at most its length",
+            "%s: %d spans end beyond their document; their middle is limited to its length",
             where,
             beyond,
         )

@@ -1,7 +1,7 @@
 """SQuAD-PosQ: questions by the character at which their answer starts (PosQ, section 3.1).
 
-Every question with an answer is a query; every distinct context, also one with only unanswerable
-questions, is a document. The evidence span is the first answer.
+Every question with an answer is a query. Every distinct context is a document, also if all of its
+questions are unanswerable. The evidence span is the first answer.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from psibench.sources.squad import read_hub_questions, read_squad_files
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
 
-STAGE = "squad_posq"
+_STAGE = "squad_posq"
 TINY_QUERIES = 10_000  # PosQ, section 3.1
 TINY_SEED = 42  # the authors' choice
 
@@ -35,18 +35,18 @@ class SquadPosq(Loader):
     recipe: Literal["squad_posq"]
     source: QuestionSource | None = None
     corpora: list[QuestionCorpus] | None = Field(default=None, min_length=1)
-    """Several domains or languages, each with a source; in place of `source`."""
+    """Several domains or languages, each with a source; use instead of `source`."""
     labels: Literal["all", "published"] = "all"
-    """all: every context that carries the question is relevant. published: the last one only."""
+    """all: every context that has the question is relevant. published: only the last one."""
     subset: Literal["full", "tiny"] = "full"
-    """tiny: 10,000 questions drawn as the authors did (seed 42), the same corpus."""
+    """tiny: 10,000 questions drawn as the authors did (seed 42); the corpus is the same."""
     queries_by: str | None = "people"
-    """Who wrote the questions: people, as SQuAD's, or for example llm:NAME; null: not recorded."""
+    """Who wrote the questions, e.g. people (as for SQuAD) or llm:NAME; null: not recorded."""
     buckets: BucketSchemes = Field(default=["squad", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
     def build(self, count_tokens: TokenCounter) -> Build:
-        """Read a benchmark's source and build it."""
+        """Read the source and build the benchmark."""
         source = self.source
         assert source is not None
         bad = BadRecords(source.max_bad_share)
@@ -71,9 +71,9 @@ def build_squad_posq(
 ) -> Build:
     """Build SQuAD-PosQ from questions in reading order (train, then validation).
 
-    With ``labels`` all every context that carries the question's text is relevant, with published
-    only the last of them, as in the authors' code, which maps a text to one context. ``subset``
-    tiny is Python's ``random.seed(42)``, shuffle, the first 10,000 questions; same corpus.
+    With ``labels`` all, every context that has the question's text is relevant; with published only
+    the last one, as in the authors' code, which maps a text to one context. ``subset`` tiny is
+    Python's ``random.seed(42)``, shuffle, then the first 10,000 questions; the corpus is the same.
 
     Raises
     ------
@@ -82,15 +82,15 @@ def build_squad_posq(
     """
     contexts = questions.unique("context", keep="first").sort("context")
     ids = pl.Series(list(context_ids(contexts.height)))
-    asked = questions.drop_nulls("_id").with_columns(
+    with_id = questions.drop_nulls("_id").with_columns(
         pos_corpus_id=pl.col("context").replace_strict(contexts["context"], ids)
     )
-    answered = asked.drop_nulls("answer_start")
+    answered = with_id.drop_nulls("answer_start")
     chosen = answered
     if subset == "tiny":
         chosen = answered[shuffled(answered.height, seed=TINY_SEED)[:TINY_QUERIES]]
     left_out = {
-        "unanswerable": asked.filter(pl.col("answer_start").is_null()),
+        "unanswerable": with_id.filter(pl.col("answer_start").is_null()),
         "not_in_tiny_subset": answered.join(chosen, on="_id", how="anti", maintain_order="left"),
     }
     built = complete_build(
@@ -102,30 +102,29 @@ def build_squad_posq(
         _queries(chosen),
         relevant_carriers(chosen, answered, labels),
         dropped_frame(
-            Dropped(STAGE, "questions", key, document, reason, char_length=len(context.strip()))
+            Dropped(_STAGE, "questions", key, document, reason, char_length=len(context.strip()))
             for reason, frame in left_out.items()
             for key, document, context in frame.select(
                 "_id", "pos_corpus_id", "context"
             ).iter_rows()
         ),
         count_tokens=count_tokens,
-        flow=[(STAGE, Flow("questions", asked.height, chosen.height))],
+        flow=[(_STAGE, Flow("questions", with_id.height, chosen.height))],
     )
     if chosen.is_empty():
         raise NothingLeftError(
-            "no question with an answer in the source; SQuAD-PosQ needs answer spans", built
+            "no question of the source has an answer; SQuAD-PosQ needs answer spans", built
         )
     return built
 
 
 def context_ids(n_contexts: int) -> Iterable[str]:
-    """Ids by place in the sorted contexts, padded so that ids sort as the contexts do."""
+    """Return ids of the sorted contexts, padded so that ids sort like the contexts."""
     width = max(5, len(str(n_contexts - 1)))
     return (f"p{index:0{width}d}" for index in range(n_contexts))
 
 
 def _queries(chosen: pl.DataFrame) -> pl.DataFrame:
-    """Queries with the answer's span in the stripped context."""
     spans = []
     for context, answer, start in chosen.select("context", "answer", "answer_start").iter_rows():
         shift = len(context) - len(context.lstrip())
@@ -142,10 +141,10 @@ def _queries(chosen: pl.DataFrame) -> pl.DataFrame:
 
 
 def relevant_carriers(chosen: pl.DataFrame, answered: pl.DataFrame, labels: str) -> pl.DataFrame:
-    """Label the contexts that carry a question's text with an answer: all, or the last one.
+    """Return QRELS rows of the contexts that have a question's text with an answer.
 
-    ``chosen`` and ``answered`` have ``question`` and ``pos_corpus_id``, ``chosen`` also ``_id``;
-    ``labels`` is all or published. Returns QRELS rows.
+    ``labels`` is all, or published for only the last context. ``chosen`` and ``answered`` have
+    ``question`` and ``pos_corpus_id``, ``chosen`` also ``_id``.
     """
     carriers = answered.select("question", pl.col("pos_corpus_id").alias("corpus-id"))
     if labels == "published":
