@@ -187,7 +187,9 @@ def test_several_classes_or_no_trained_head_are_refused(tmp_path, checkpoint, lo
     for kind in ("bert", "flag"):
         with pytest.raises(InputError, match=r"are missing, e\.g\. classifier\.bias"):
             load(kind, checkpoint="embedded:all-MiniLM-L6-v2")
-        with pytest.raises(InputError, match="was saved as Qwen3ForCausalLM, without a classifier's output"):
+        with pytest.raises(
+            InputError, match="was saved as Qwen3ForCausalLM, without a classifier's output"
+        ):
             load(kind, checkpoint=str(checkpoint("qwen3")))
 
 
@@ -225,7 +227,9 @@ def test_more_tokens_than_positions_are_refused(load):
     for kind in ("flash-xlm-roberta", "flag"):
         with pytest.raises(InputError, match="max_tokens is 513"):
             load(kind, max_tokens=513)
-    with pytest.raises(InputError, match=r"max_tokens with its prompt is \d+, .*; lower max_tokens$"):
+    with pytest.raises(
+        InputError, match=r"max_tokens with its prompt is \d+, .*; lower max_tokens$"
+    ):
         load("flag-llm", max_tokens=500)
     with pytest.raises(InputError, match=r"max_tokens 64 leaves -?\d+ tokens.*at least \d+"):
         load("qwen3", max_tokens=64)

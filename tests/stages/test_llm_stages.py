@@ -277,7 +277,7 @@ def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_que
     none = "none of 2 segments"
     told = capsys.readouterr().err
     assert f"judge_segment keeps {none} of general, eng-Latn: malformed 2" in told
-    assert f"{place} has a row for each" in told
+    assert f"A row for each is in {place}" in told
     later = flow_frame("generate", 2, [Flow("queries", 0, 0)])
     write_table(later, folder / "generate.flow.parquet", FLOW, provenance=source)
     write_table(CANDIDATES.empty(), folder / "end.parquet", CANDIDATES, provenance=source)
