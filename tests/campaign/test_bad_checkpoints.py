@@ -92,7 +92,7 @@ def test_a_vocabulary_that_is_larger_than_the_network_s(tmp_path, backend):
     BertModel(BertConfig(**sizes)).save_pretrained(tmp_path / "m")
     save_tokenizer(tmp_path / "m")  # 64 words
     length = {} if backend == "static-embeddings" else {"max_tokens": 32}
-    with pytest.raises(InputError, match=r"numbered up to 63, its config\.json vocab_size 60"):
+    with pytest.raises(InputError, match=r"numbered up to 63, but config\.json has vocab_size 60"):
         load_encoder(
             parse_model({"backend": backend, "checkpoint": str(tmp_path / "m")} | length),
             device="cpu",
@@ -112,7 +112,7 @@ def test_a_word_added_beyond_the_network_s_is_told_where_a_text_has_it(tmp_path)
     store = EmbeddingStore(tmp_path / "store", encoder.fingerprint)
     options = {"store": store, "settings": Encoding(), "description": "texts"}
     encode_texts(encoder, ["w1 w2"], "document", **options)
-    with pytest.raises(InputError, match="a token that the model has no vector for, 64 perhaps"):
+    with pytest.raises(InputError, match="a token, maybe 64, for which the model has no embedding"):
         encode_texts(encoder, ["w1 <image>"], "document", **options)
 
 
@@ -148,9 +148,9 @@ def test_weights_that_are_cut_short(tmp_path):
 
 
 FILES = [
-    ("config.json", {"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000 is more than"),
+    ("config.json", {"num_hidden_layers": 10**9}, "num_hidden_layers 1,000,000,000 is too large"),
     ("modules.json", {}, "found {}, expected a list"),
-    ("modules.json", [{"path": "../x", "type": "a"}], "the module '../x' lies outside the folder"),
+    ("modules.json", [{"path": "../x", "type": "a"}], "the module '../x' is outside of the folder"),
     ("config_sentence_transformers.json", {"prompts": {"query": "\ud800"}}, "half of a surrogate"),
     (
         "config_sentence_transformers.json",

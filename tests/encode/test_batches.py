@@ -165,7 +165,7 @@ def test_token_without_an_embedding_is_an_input_error(store, monkeypatch):
     monkeypatch.setattr(HashEncoder, "forward", forward)
     with pytest.raises(
         InputError,
-        match=r"maybe 97, for which the model has no embedding \(CUDA error: .*triggered\):",
+        match=r"maybe 97, for which .* \(CUDA error: .*triggered\):",
     ):
         encode(HashEncoder(), ["a"], store)
 

@@ -151,7 +151,7 @@ def test_vectors_come_in_the_order_of_their_index():
 )
 def test_invalid_vectors_are_refused(vectors):
     data = {"data": [{"embedding": vector} for vector in vectors]}
-    with pytest.raises(TryFailedError, match="bad_vectors: expected 2 lists of as many finite"):
+    with pytest.raises(TryFailedError, match="bad_vectors: expected 2 lists of the same number"):
         read_vectors(data, entry_of(), n_texts=2)
 
 
@@ -280,7 +280,7 @@ def test_temporary_failures_are_retried_and_counted(fault):
     ("fault", "max_attempts", "said", "n_asked"),
     [
         ("500", 4, r"no vectors from http.*http_500: ordered by a test", 4),
-        ("nan", 8, "bad_vectors: expected 1 lists of as many finite", 3),  # each may be paid for
+        ("nan", 8, "bad_vectors: expected 1 lists of the same number", 3),  # each may be paid for
     ],
 )
 def test_number_of_tries_is_limited(fault, max_attempts, said, n_asked):

@@ -86,7 +86,7 @@ def test_tokens_appended_by_the_tokenizer_are_not_doubled(load_kind):
 @pytest.mark.parametrize(
     ("append", "message"),
     [
-        ("w1", "must consist of the tokenizer's special tokens"),
+        ("w1", "must consist of"),
         ("<eos>" * 40, "leaves none of the"),
     ],
 )

@@ -83,8 +83,8 @@ def another_shape(state: dict, name: str) -> None:
 
 SAID = {
     missing: "are missing|missing_keys|Missing key",
-    left_over: "have no place in it|unexpected_keys|Unexpected key",
-    another_shape: "are of another shape|mismatched_keys|size mismatch|do not fit its config",
+    left_over: "do not fit, because|unexpected_keys|Unexpected key",
+    another_shape: "have another shape|mismatched_keys|size mismatch|do not fit its config",
 }
 
 

@@ -166,7 +166,7 @@ REFUSED = [
     (save_jina_v3, CONFIG, {}, V3 | {"query_prompt": ""}, "set query_prompt 'Represent the q"),
     (save_jina_bert, CONFIG, {"position_embedding_type": "absolute"},
      {"architecture": "jina-bert"}, "position_embedding_type 'absolute'; supported: 'alibi'"),
-    (save_nomic, CONFIG, {"max_trained_positions": None}, LONG_NOMIC, "without max_trained_posit"),
+    (save_nomic, CONFIG, {"max_trained_positions": None}, LONG_NOMIC, "missing: max_trained_posit"),
     (save_nomic, CONFIG, {"model_type": "bert"}, LONG_NOMIC, "model_type 'bert'"),
 ]  # fmt: skip
 
@@ -185,11 +185,11 @@ def test_checkpoints_of_another_kind_are_refused(
     ("save", "name", "fields", "old", "new", "message"),
     [
         (save_jina_v4, "adapters/adapter_model.safetensors", V4,
-         ".retrieval.", ".clustering.", "no adapter of the task 'retrieval'"),
+         ".retrieval.", ".clustering.", "no adapter of the text model for"),
         (save_jina_v4, "adapters/adapter_model.safetensors", V4,
          "lora_A", "lora_magnitude", "no LoRA tensor of a task"),
         (save_jina_v3, "model.safetensors", V3,
-         "1.mlp.fc2.parametrizations.weight.0.lora_B", "x", "layers.1.mlp.fc2 has not two sides"),
+         "1.mlp.fc2.parametrizations.weight.0.lora_B", "x", "layers.1.mlp.fc2 has the tensors"),
     ],
 )  # fmt: skip
 def test_adapters_of_another_kind_are_refused(

@@ -200,10 +200,18 @@ MULTI_VECTOR = {"model_type": "MultiVectorEncoder"}
 @pytest.mark.parametrize(
     ("rest", "uses", "refused"),
     [
-        ([modules.Pooling(32), lambda: dense(32, 12)], {}, "its modules Dense are of texts"),
-        ([modules.Pooling(32), modules.LayerNorm(32)], {}, "its modules LayerNorm are of texts"),
-        ([lambda: dense(32, 12, **TOKENS)], MULTI_VECTOR, "it is a MultiVectorEncoder"),
-        ([modules.Pooling(32)], {"model_type": "SparseEncoder"}, "it is a SparseEncoder"),
+        (
+            [modules.Pooling(32), lambda: dense(32, 12)],
+            {},
+            "its modules Dense change vectors of texts",
+        ),
+        (
+            [modules.Pooling(32), modules.LayerNorm(32)],
+            {},
+            "its modules LayerNorm change vectors of texts",
+        ),
+        ([lambda: dense(32, 12, **TOKENS)], MULTI_VECTOR, "the modules of a MultiVectorEncoder"),
+        ([modules.Pooling(32)], {"model_type": "SparseEncoder"}, "the modules of a SparseEncoder"),
     ],
     ids=["dense", "norm", "late interaction", "sparse"],
 )
@@ -214,7 +222,7 @@ def test_maxsim_refuses_checkpoints_with_other_token_vectors(save, load_tiny, re
 
 
 def test_maxsim_refuses_stanfords_layout(tmp_path, load_tiny):
-    with pytest.raises(InputError, match=r"it is a HF_ColBERT.*`backend: colbert`"):
+    with pytest.raises(InputError, match=r"the modules of a HF_ColBERT.*`backend: colbert`"):
         load_tiny(save_colbert(tmp_path), scoring="maxsim")
 
 

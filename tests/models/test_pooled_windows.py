@@ -110,5 +110,5 @@ def test_chunks_are_refused_for_first_token_pooling(load_tiny, tmp_path):
     from tiny_checkpoints import save_bert, save_modules
 
     save_modules(save_bert(tmp_path), pooling="cls")
-    with pytest.raises(InputError, match="this checkpoint pools by cls; take `late_chunking` out"):
+    with pytest.raises(InputError, match="pools by cls; remove `late_chunking`"):
         load_tiny(tmp_path, late_chunking=CHUNKS)

@@ -92,7 +92,7 @@ def test_a_text_may_begin_with_token_0(splade):
 
 def test_more_tokens_than_positions_are_refused(splade, inference_free):
     for folder in (splade, inference_free):
-        with pytest.raises(InputError, match="max_tokens 65 is more than its 64 positions"):
+        with pytest.raises(InputError, match=r"max_tokens is 65, but .* 64 positions"):
             load(folder, max_tokens=65)
 
 

@@ -158,7 +158,7 @@ def test_ports_refuse_the_same_keys(checkpoint, load, tmp_path):
 
 def test_a_module_that_needs_more_than_pairs_is_refused(save, load):
     folder = save(Pooling(32), head(32, module_output_name="scores"), LogitScore(1))
-    with pytest.raises(InputError, match="LogitScore behind the transformer is not supported"):
+    with pytest.raises(InputError, match="LogitScore after the transformer is not supported"):
         load("bert", checkpoint=str(folder))
 
 

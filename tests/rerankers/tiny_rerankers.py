@@ -25,7 +25,7 @@ ANSWERS = [
     "no",
     "0",
     "4",
-]  # CrossEncoder recognises a template's end by 0 and 4
+]  # 0 and 4 end templates in CrossEncoder
 SENTENCE = ["Given", "a", "query", "A", "and", "passage", "B", ":", ".", "'", ",", "determine"]
 QWEN3_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<unk>"]
 
@@ -107,7 +107,7 @@ def save_modernbert(folder: Path) -> Path:
 
 
 def save_flash_xlm_roberta(folder: Path):
-    """Save a classifier in the layout of jina-reranker-v2; return the network of transformers."""
+    """Save a classifier in jina-reranker-v2's layout; return the same network of transformers."""
     model = xlm_roberta(save_roberta_tokenizer(folder))
     head = {n: t for n, t in model.state_dict().items() if n.startswith("classifier.")}
     save_file(flash_weights(model.roberta) | head, folder / "model.safetensors")

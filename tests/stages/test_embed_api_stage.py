@@ -201,7 +201,7 @@ def test_another_model_behind_the_same_entry_is_noticed(tmp_path, server):
     write_texts(tmp_path / "b", {**DOCUMENTS, "d9": "a new text"}, {})
     embed_all(tmp_path, entry_of(server))
     server.stand_in.dim = 32
-    with pytest.raises(InputError, match="of 32 dimensions, and of 64 before"):
+    with pytest.raises(InputError, match="with 32 dimensions, but earlier vectors have 64"):
         embed_all(tmp_path, entry_of(server), domains=("b",))
 
 

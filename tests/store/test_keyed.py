@@ -79,7 +79,7 @@ def indexes(folder) -> list[Path]:
 def small(monkeypatch):
     """Let a few rows be many blocks and runs."""
     monkeypatch.setattr(index, "BLOCK", 4)
-    monkeypatch.setattr(index, "BLOCK_BYTES", 4 * index.INDEX_ROW.itemsize)
+    monkeypatch.setattr(index, "INDEX_BLOCK_BYTES", 4 * index.INDEX_ROW.itemsize)
     monkeypatch.setattr(index, "RUN_BLOCKS", 3)
     monkeypatch.setattr(keyed, "LOGS_AT_ONCE", 2)
 
@@ -134,7 +134,7 @@ def test_opening_reads_ends_of_few_indexes_and_no_log(tmp_path, monkeypatch):
     assert values(store, 123) == [123]
     assert values(store, 600) == []
     assert len(indexes(tmp_path)) <= 4  # each at least four times as large as those before it
-    assert sum(read) <= 2 * 4 * 2 * index.BLOCK_BYTES
+    assert sum(read) <= 2 * 4 * 2 * index.INDEX_BLOCK_BYTES
     assert store.summaries() == [sum(range(10 * job, 10 * job + 10)) for job in job_order(store)]
 
 

@@ -165,7 +165,7 @@ def test_the_prompt_is_before_the_texts_that_are_trained_on(pool, tmp_path):
     ("fields", "message"),
     [
         ({"layers": 3}, "layers 3 cannot be kept of 2 layers"),
-        ({"max_tokens": 65}, "max_tokens 65 is more than its 64 positions"),
+        ({"max_tokens": 65}, "max_tokens is 65, but the model has only 64 positions"),
         ({"checkpoint": "./nowhere"}, "no such folder"),
     ],
 )

@@ -26,7 +26,7 @@ class EncodeStats:
 
     Attributes
     ----------
-    asked
+    requested
         Number of texts, including texts in the store.
     texts, tokens
         Encoded by this job.
@@ -36,7 +36,7 @@ class EncodeStats:
         Wall-clock time of encoding: computing and writing.
     """
 
-    asked: int = 0
+    requested: int = 0
     texts: int = 0
     tokens: int = 0
     padded_tokens: int = 0
@@ -52,7 +52,7 @@ class EncodeStats:
         seconds = self.seconds or 1.0
         logger.info(
             "encoded %d of %d texts, %d tokens in %.1f s (%.0f tokens/s, %.1f %% padding)",
-            self.texts, self.asked, self.tokens, self.seconds, self.tokens / seconds,
+            self.texts, self.requested, self.tokens, self.seconds, self.tokens / seconds,
             100 * self.padding_share,
         )  # fmt: skip
 
@@ -117,7 +117,7 @@ class TextEncoding:
         """
         began = time.perf_counter()
         todo = self._store.missing(keys)
-        self.stats.asked += len(keys)
+        self.stats.requested += len(keys)
         self._expect(sum(items[i].n_tokens for i in todo))
         try:
             for i, vectors in self._encode(todo, keys, items):

@@ -56,7 +56,7 @@ NO_LIST = ("http_404", "http_405", "http_501")
 """Failures of servers that cannot list batches."""
 NAME_FIELD = "psibench_batch"
 """Field with a batch's name in its metadata."""
-PAUSE_S, MOST_PAUSE_S = 0.5, 8.0
+CREATE_PAUSE_S, MOST_CREATE_PAUSE_S = 0.5, 8.0
 """Pauses before the creation of a batch is tried again, doubled each time; as in the `openai`
 client."""
 TOKEN_LIMIT = "token_limit_exceeded"
@@ -447,7 +447,7 @@ class BatchServer:
 
     def create(self, file_id: str, name: str) -> str:
         """Create a batch, only once even if the server's reply gets lost; return its id."""
-        pause_s = PAUSE_S
+        pause_s = CREATE_PAUSE_S
         for n_left in range(self._policy.max_tries - 1, -1, -1):
             try:
                 with failures(self.secret, policy=self._policy):
@@ -464,7 +464,7 @@ class BatchServer:
                 if not may_pass or not n_left:
                     raise
             time.sleep(pause_s)
-            pause_s = min(MOST_PAUSE_S, 2 * pause_s)
+            pause_s = min(MOST_CREATE_PAUSE_S, 2 * pause_s)
             if (found := self.find(name)) is not None:
                 return found
         raise AssertionError("not reached")

@@ -25,7 +25,7 @@ from psibench.reading import whole_number
 
 logger = logging.getLogger("psibench")
 
-EVERY = "*"
+_EVERY_ITEM = "*"
 _MOST_COUNTED = 10**9
 """Tokens of one answer: more than any service accepts in one request."""
 MOST_UNREADABLE = 3
@@ -38,7 +38,7 @@ LEAST_COUNTED = 0.9
 """Share of our token count; a service that counts fewer may have cut texts."""
 TOO_LARGE = ("http_400", "http_413", "http_422")
 """Failures of a request that may have too many texts or tokens for the service."""
-MOST_PAUSE_S = 120.0
+MOST_RETRY_PAUSE_S = 120.0
 """Longest pause between two tries; the `openai` client's limit for Retry-After."""
 
 
@@ -83,7 +83,7 @@ def values_at(data: Any, path: str) -> list[Any]:
     """
     values = [data]
     for key in path.split("."):
-        if key == EVERY:
+        if key == _EVERY_ITEM:
             values = [item for value in values for item in _in_order(value)]
         else:
             values = [value[_index(key) if isinstance(value, list) else key] for value in values]
@@ -173,7 +173,7 @@ class EmbeddingClient(Connection):
             AskPolicy.model_construct(
                 concurrency=entry.concurrency,
                 timeout_s=entry.timeout_s,
-                deadline_s=entry.max_attempts * (entry.timeout_s + MOST_PAUSE_S),
+                deadline_s=entry.max_attempts * (entry.timeout_s + MOST_RETRY_PAUSE_S),
                 max_tries=entry.max_attempts,
                 max_reasks=min(MOST_UNREADABLE, entry.max_attempts) - 1,
             ),

@@ -25,7 +25,7 @@ from psibench.errors import InputError
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
-from psibench.llm.templates import TEMPLATE_ERRORS, Template, error_text
+from psibench.llm.templates import TEMPLATE_ERRORS, MessageTemplate, error_text
 from psibench.reading import read_text_file
 
 _HEADER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*\n(.*)\Z", re.DOTALL)
@@ -73,8 +73,8 @@ class PromptTemplate:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def _templates(self) -> list[tuple[str, Template]]:
-        return [(role, Template(text)) for role, text in self.messages]
+    def _templates(self) -> list[tuple[str, MessageTemplate]]:
+        return [(role, MessageTemplate(text)) for role, text in self.messages]
 
     @cached_property
     def _tag(self) -> re.Pattern[str] | None:
@@ -191,7 +191,7 @@ def _check_variables(
     used: set[str] = set()
     for role, text in messages:
         try:
-            used |= Template(text).variables
+            used |= MessageTemplate(text).variables
         except TEMPLATE_ERRORS as error:
             line = getattr(error, "lineno", "?")
             raise InputError(f"{path}: message {role}, line {line}: {error_text(error)}") from error

@@ -58,7 +58,7 @@ def error_text(error: BaseException) -> str:
     return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
-class Template:
+class MessageTemplate:
     """A text with ``{{ names }}``; ``variables`` are the names it uses.
 
     Raises

@@ -345,8 +345,8 @@ def _read(path: Path, empty: _Json) -> _Json:
     """Return a JSON file's value, of the type of ``empty``; ``empty`` if there is no file."""
     if not path.is_file():
         return empty
-    found = parse_json(read_text_file(path, expected="a JSON file"), where=str(path), unique=False)
-    if type(found) is not type(empty):
+    value = parse_json(read_text_file(path, expected="a JSON file"), where=str(path), unique=False)
+    if type(value) is not type(empty):
         wanted = "a list" if isinstance(empty, list) else "an object"
-        raise InputError(f"{path}: found {shown(found)}, expected {wanted}")
-    return found
+        raise InputError(f"{path}: found {shown(value)}, expected {wanted}")
+    return value

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
 
 logger = logging.getLogger("psibench")
-NETWORK, REFUSAL = "model.xml", "torch.txt"
+NETWORK_FILE, REFUSAL_FILE = "model.xml", "torch.txt"
 """Files of a network's cache folder: the converted network, or the reason to use torch."""
 
 ENGINES = ("auto", "torch")
@@ -118,16 +118,16 @@ def compile_network(
     if (core := _core(dtype)) is None:
         return None
     folder = _cache() / _key(network, core, dtype, identity)
-    kept, refused = folder / NETWORK, folder / REFUSAL
+    cached, refused = folder / NETWORK_FILE, folder / REFUSAL_FILE
     if refused.exists():
         logger.info("engine torch: %s (%s)", refused.read_text(encoding="utf-8"), refused)
         return None
-    if kept.exists():
+    if cached.exists():
         try:
-            return _compiled(core, core.read_model(kept), dtype, signature[0])
+            return _compiled(core, core.read_model(cached), dtype, signature[0])
         except RuntimeError:  # damaged: converted again
             shutil.rmtree(folder, ignore_errors=True)
-    is_kept = True
+    is_final = True
     try:
         model = _converted(network, *signature)
         compiled = _compiled(core, model, dtype, signature[0])
@@ -137,16 +137,16 @@ def compile_network(
         first_line, *_ = str(error).split("\n")
         difference, reason = np.inf, f"openvino cannot run it: {first_line}"
         # Another job may have enough memory or disk space.
-        is_kept = not (isinstance(error, OSError | MemoryError) or "alloc" in first_line)
+        is_final = not (isinstance(error, OSError | MemoryError) or "alloc" in first_line)
     if not difference <= (VECTOR_BOUND[dtype] if bound is None else bound):
         logger.info("engine torch: %s", reason)
-        if is_kept:
-            _keep(folder, lambda part: (part / refused.name).write_text(reason, encoding="utf-8"))
+        if is_final:
+            _keep(folder, lambda draft: (draft / refused.name).write_text(reason, encoding="utf-8"))
         return None
     if 4 * n_weights <= MOST_KEPT_BYTES:
         from openvino import save_model
 
-        _keep(folder, lambda part: save_model(model, part / kept.name, compress_to_fp16=False))
+        _keep(folder, lambda draft: save_model(model, draft / cached.name, compress_to_fp16=False))
     return compiled
 
 
@@ -282,9 +282,9 @@ def _keep(folder: Path, write: Callable[[Path], object]) -> None:
     with suppress(OSError):  # if the cache is not writable, the next job converts again
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as made:
-            part = Path(made) / "part"
-            part.mkdir()
-            write(part)
-            if not any((folder / name).exists() for name in (NETWORK, REFUSAL)):
+            draft = Path(made) / "draft"
+            draft.mkdir()
+            write(draft)
+            if not any((folder / name).exists() for name in (NETWORK_FILE, REFUSAL_FILE)):
                 shutil.rmtree(folder, ignore_errors=True)  # left by a damaged network
-            part.rename(folder)  # fails if another job was first
+            draft.rename(folder)  # fails if another job was first

@@ -293,9 +293,9 @@ def _declared_dimensions(folder: Path) -> int | None:
 
 
 def _dimensions(entry: Any, folder: Path) -> Iterator[Comparison]:
-    kept, declared = kept_dimensions(entry, folder), _declared_dimensions(folder)
-    if kept is not None and declared is not None:
-        yield Comparison("dimensions", kept, declared, USES, kept == declared)
+    cut, declared = kept_dimensions(entry, folder), _declared_dimensions(folder)
+    if cut is not None and declared is not None:
+        yield Comparison("dimensions", cut, declared, USES, cut == declared)
 
 
 def network_dimensions(folder: Path) -> int | None:

@@ -178,16 +178,16 @@ def refuse_unread(first: Any, checkpoint: str, *, lengths: bool = True) -> None:
         If the module uses a chat template or further tokenizer options, or sets a length for one
         role.
     """
-    found: dict[str, Any] = {}
+    unsupported: dict[str, Any] = {}
     if "message" in getattr(first, "modality_config", {}):
-        found["modality_config"] = "message, texts in the tokenizer's chat template"
+        unsupported["modality_config"] = "message, texts in the tokenizer's chat template"
     given = getattr(first, "processing_kwargs", None) or {}
     if options := {key: given[key] for key in ("text", "common") if given.get(key)}:
-        found["processing_kwargs"] = options
+        unsupported["processing_kwargs"] = options
     for key in ("query_length", "document_length", "query_expansion") if lengths else ():
         if (value := getattr(first, key, None)) is not None:
-            found[key] = value
-    for key, value in found.items():
+            unsupported[key] = value
+    for key, value in unsupported.items():
         raise InputError(
             f"checkpoint {checkpoint!r}: {TRANSFORMER_CONFIGS[0]} has {key} {shown(value)}, which "
             "is not supported: psibench would read texts differently from sentence-transformers. "

@@ -163,12 +163,12 @@ def _load_modules(
     is_of_kind = is_dense(read_json_object(folder / USES))
     listed = read_modules(folder) if is_of_kind else []
     module = listed[0] if listed else PLAIN_MODULE
-    place = folder / module["path"]
-    changes = without_positions(place, entry.checkpoint) if entry.positions else {}
+    subfolder = folder / module["path"]
+    changes = without_positions(subfolder, entry.checkpoint) if entry.positions else {}
     options = {"dtype": weights}
     with checking_weights(folder):
         first = _load_module(entry, folder, module, model_kwargs=options, config_kwargs=changes)
-    _check_first(entry, first, place)
+    _check_first(entry, first, subfolder)
     if not listed:
         if getattr(first.tokenizer, "chat_template", None):
             logger.warning(
@@ -246,10 +246,10 @@ def _masks_prompt(entry: SentenceTransformerModel) -> bool:
     return entry.architecture == "nv-embed" and entry.pooling == "checkpoint"
 
 
-def _check_first(entry: SentenceTransformerModel, first: Any, place: Path) -> None:
+def _check_first(entry: SentenceTransformerModel, first: Any, folder: Path) -> None:
     """Raise InputError if a transformer module has another model's tokenizer or unread settings."""
     if hasattr(first, "auto_model"):
-        check_tokenizer(first.tokenizer, place)
+        check_tokenizer(first.tokenizer, folder)
         refuse_unread(first, entry.checkpoint)
 
 
@@ -260,8 +260,8 @@ def _load_module(
 
     trust = {"trust_remote_code": entry.trust_remote_code}
     kind = import_module_class(module["type"], str(folder), **trust)
-    place = {"subfolder": module["path"], "local_files_only": True}
-    return kind.load(str(folder), **place, **trust, **options)
+    location = {"subfolder": module["path"], "local_files_only": True}
+    return kind.load(str(folder), **location, **trust, **options)
 
 
 def text_transformer(first: Any, checkpoint: str) -> Any:
@@ -392,5 +392,5 @@ def check_positions(
     if positions is not None and tokens is not None and tokens > positions:
         raise InputError(
             f"checkpoint {checkpoint!r}: {key} is {tokens}, but the model has only {positions} "
-            f"positions; lower {key}"
+            f"positions; lower {key.partition(' ')[0]}"
         )

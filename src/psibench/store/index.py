@@ -34,7 +34,7 @@ INDEX_ROW = np.dtype([("key", KEY), ("start", "<u8"), ("size", "<u4"), ("log", "
 _LOCATION = struct.Struct("<QII")
 BLOCK = 64
 """Rows that a look-up reads."""
-BLOCK_BYTES = BLOCK * INDEX_ROW.itemsize
+INDEX_BLOCK_BYTES = BLOCK * INDEX_ROW.itemsize
 RUN_BLOCKS = 1024
 """Blocks in memory when an index is read from beginning to end: 2 MiB."""
 ROWS_PER_LOOKUP = 200
@@ -197,12 +197,12 @@ class Index:
         last = min(last, len(self._heads))
         n_rows = min(last * BLOCK, self.n_rows) - first * BLOCK
         try:
-            data = self._read(max(0, n_rows) * INDEX_ROW.itemsize, first * BLOCK_BYTES)
+            data = self._read(max(0, n_rows) * INDEX_ROW.itemsize, first * INDEX_BLOCK_BYTES)
         except OSError as error:
             raise LostIndexError(self, error) from error
         for number, block in enumerate(range(first, last)):
-            start = number * BLOCK_BYTES
-            if zlib.crc32(data[start : start + BLOCK_BYTES]) != self._sums[block]:
+            start = number * INDEX_BLOCK_BYTES
+            if zlib.crc32(data[start : start + INDEX_BLOCK_BYTES]) != self._sums[block]:
                 raise LostIndexError(self, "damaged index")
         return data
 
@@ -253,7 +253,7 @@ def _merged(indexes: Sequence[Index], taken: Sequence[list[int]]) -> Iterator[by
             ]
         )
         data = left + rows[np.argsort(key_heads(rows["key"]), kind="stable")].tobytes()
-        cut = len(data) - len(data) % BLOCK_BYTES
+        cut = len(data) - len(data) % INDEX_BLOCK_BYTES
         left = data[cut:]
         yield data[:cut]
     yield left
@@ -272,9 +272,9 @@ def _matches(
 
 def _blocks_of(data: bytes) -> "tuple[array[int], array[int]]":
     """Return the first head and the crc32 of each block of rows."""
-    starts = range(0, len(data), BLOCK_BYTES)
+    starts = range(0, len(data), INDEX_BLOCK_BYTES)
     heads = array("Q", [int.from_bytes(data[at : at + 8], "big") for at in starts])
-    return heads, array("I", [zlib.crc32(data[at : at + BLOCK_BYTES]) for at in starts])
+    return heads, array("I", [zlib.crc32(data[at : at + INDEX_BLOCK_BYTES]) for at in starts])
 
 
 def _foot(heads: "array[int]", sums: "array[int]", logs: Iterable[IndexedLog]) -> bytes:

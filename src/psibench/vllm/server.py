@@ -38,7 +38,7 @@ LAUNCHER_S = 15.0
 CPU_CACHE_BYTES = 2 << 30
 """Size of the key-value cache of a server without GPUs, unless its arguments set it. vLLM's default
 is a share of the machine's memory, which the job may not have."""
-MOST_CHARS, MOST_NAMED, TAIL_LINES = 1000, 3, 12
+_MOST_LINE_CHARS, MOST_NAMED, TAIL_LINES = 1000, 3, 12
 _EXCEPTION = re.compile(
     r"(?:.*\bERROR [^]]*\] +|(?:\([^()]*pid=\d+[^()]*\) +)*)"
     r"((?:\w+\.)*\w+(?:Error|Exception): \S.*)"
@@ -289,13 +289,13 @@ def exceptions_in(log: str | Path) -> list[str]:
     for line, below in pairwise([*_printed(log), ""]):
         if (hit := _EXCEPTION.match(line)) is not None:
             more = f" {below.strip()}" if below.startswith("  ") else ""  # a continued message
-            found.append((hit[1] + more)[:MOST_CHARS])
+            found.append((hit[1] + more)[:_MOST_LINE_CHARS])
     return list(dict.fromkeys(found))
 
 
 def last_lines(log: str | Path) -> str:
     """Return the end of a server's output."""
-    return "\n".join(line[:MOST_CHARS] for line in _printed(log)[-TAIL_LINES:])
+    return "\n".join(line[:_MOST_LINE_CHARS] for line in _printed(log)[-TAIL_LINES:])
 
 
 def _printed(log: str | Path) -> list[str]:

@@ -18,7 +18,7 @@ from psibench.models.checkpoints import read_json_object
 from psibench.models.weights import check_network_config, load_port, read_tensors, round_parameters
 
 _MODEL_TYPES = ("qwen2_5_vl", "jina_embeddings_v4")
-TASK = "retrieval"
+_RETRIEVAL_TASK = "retrieval"
 _ADAPTERS_FOLDER = "adapters"
 NAMES = {r"^model\.(language_model\.)?": ""}
 OTHER_PARTS = r"(model\.)?(visual|lm_head|multi_vector_projector)\."
@@ -92,11 +92,13 @@ def merge_adapter(model: Any, folder: Path) -> None:
                 f"{folder}: found the tensor {name!r}, which is no LoRA tensor of a task; "
                 f"expected names that match {ADAPTER.pattern}"
             )
-        if match["task"] == TASK and not re.match(OTHER_PARTS, f"{match['module']}."):
+        if match["task"] == _RETRIEVAL_TASK and not re.match(OTHER_PARTS, f"{match['module']}."):
             name = IN_TEXT_MODEL.sub("", match["module"])
             pairs.setdefault(name, {})[match["side"]] = tensor
     if not pairs:
-        raise InputError(f"{folder}: found no adapter of the text model for the task {TASK!r}")
+        raise InputError(
+            f"{folder}: found no adapter of the text model for the task {_RETRIEVAL_TASK!r}"
+        )
     with torch.no_grad():
         for name, sides in pairs.items():
             if set(sides) != {"A", "B"} or len(sides["A"]) != rank:

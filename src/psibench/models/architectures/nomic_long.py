@@ -19,7 +19,7 @@ from psibench.errors import InputError
 from psibench.models.weights import load_port
 
 FACTOR = 2.0  # its card's rotary_scaling_factor for 8,192 tokens
-TRAINED, LONGEST = "max_trained_positions", "n_positions"
+_TRAINED_KEY, _LONGEST_KEY = "max_trained_positions", "n_positions"
 
 
 def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) -> "LongNomic":
@@ -30,15 +30,15 @@ def load(folder: Path, config: Mapping[str, Any], options: Mapping[str, Any]) ->
     """
     from transformers import NomicBertModel
 
-    absent = [key for key in (TRAINED, LONGEST) if not isinstance(config.get(key), int)]
+    absent = [key for key in (_TRAINED_KEY, _LONGEST_KEY) if not isinstance(config.get(key), int)]
     if absent or config.get("model_type") != "nomic_bert":
         raise InputError(
             f"{folder}: architecture nomic-long: found model_type {config.get('model_type')!r}, "
             f"and these keys are missing: {', '.join(absent) or 'none'}; supported: 'nomic_bert' "
-            f"with {TRAINED} and {LONGEST}"
+            f"with {_TRAINED_KEY} and {_LONGEST_KEY}"
         )
     model = load_port(NomicBertModel, folder, add_pooling_layer=False, **options)
-    return LongNomic(model, trained=config[TRAINED], longest=config[LONGEST])
+    return LongNomic(model, trained=config[_TRAINED_KEY], longest=config[_LONGEST_KEY])
 
 
 class LongNomic(nn.Module):
