@@ -153,7 +153,7 @@ def lay_out(name, files, configs):
 
 
 @pytest.mark.parametrize("part", [p for p in preset_parts() if "layout" not in p], ids=named)
-def test_a_preset_reads_the_files_that_it_means_of_its_dataset(part):
+def test_a_preset_reads_the_right_files_of_its_dataset(part):
     name = named(part)
     columns, paths, configs = next(
         own for pattern, own in LAYOUTS.items() if re.fullmatch(pattern, name)

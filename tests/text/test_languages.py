@@ -37,6 +37,6 @@ def test_chinese_and_japanese_have_no_space_between_sentences():
         ("english", "'english': not of the form of eng-Latn"),
     ],
 )
-def test_what_is_no_language_is_explained(code, message):
+def test_invalid_language_codes_are_refused(code, message):
     with pytest.raises(InputError, match=message):
         english_name(code)

@@ -28,7 +28,7 @@ def found(text, quote):
         ("‘…Two  cats’", "Two  cats"),
     ],
 )
-def test_a_quote_is_found_in_spite_of_white_space_and_marks_around_it(quote, expected):
+def test_a_quote_matches_despite_white_space_and_marks(quote, expected):
     assert found(TEXT, quote) == expected
 
 
@@ -43,7 +43,7 @@ def test_a_quote_is_found_in_spite_of_white_space_and_marks_around_it(quote, exp
         ("One cat", "quote_ambiguous"),
     ],
 )
-def test_a_quote_without_one_place_has_a_reason(quote, reason):
+def test_a_quote_without_a_unique_span_has_a_reason(quote, reason):
     assert locate_quote(TEXT, quote) == Located(None, reason)
 
 
@@ -56,7 +56,7 @@ def test_a_quote_without_one_place_has_a_reason(quote, reason):
         ("𠀀 𠀁 x", "𠀀𠀁", "𠀀 𠀁"),
     ],
 )
-def test_white_space_beside_unspaced_scripts_is_ignored(text, quote, expected):
+def test_white_space_next_to_unspaced_scripts_is_ignored(text, quote, expected):
     assert found(text, quote) == expected
 
 
@@ -65,7 +65,7 @@ def test_overlapping_matches_are_several():
     assert locate_quote("a b  a\nb a", "a b a").reason == "quote_ambiguous"
 
 
-def test_a_second_place_with_another_line_break_is_a_second_place():
+def test_a_match_with_another_line_break_counts():
     # A model writes a line break as a space: either place may be meant.
     assert locate_quote("a b and a\nb", "a b").reason == "quote_ambiguous"
     assert locate_quote('go "go"', "“go”").reason == "quote_ambiguous"
@@ -85,7 +85,7 @@ def test_a_second_place_with_another_line_break_is_a_second_place():
         ("C d.", ["A b.", "...", "C d."], ["quote_not_found", "empty_quote", "C d."]),
     ],
 )
-def test_numbered_sentences_have_a_place_only_where_it_is_certain(text, sentences, expected):
+def test_numbered_sentences_are_located_only_if_certain(text, sentences, expected):
     located = locate_sentences(text, sentences)
     assert [one.reason or text[slice(*one.span)] for one in located] == expected
 
