@@ -173,6 +173,6 @@ def test_an_exhausted_reserve_gives_a_warning(caplog):
     assert sampled.documents.height == 1
     assert sampled.sampling.rows()[0] == ("0-100", "words", 0, 100, 30, 10, 1, 14)
     assert [record.getMessage() for record in caplog.records] == [
-        "sample: 10 documents of 0-100 words wanted, 1 found (14 duplicates left out, and no more "
-        "than 15 of 30 held: raise sample.reserve); the sample is smaller than asked for"
+        "sample: drew only 1 of the 10 requested documents of 0-100 words (14 duplicates left out, "
+        "and only 15 of 30 were candidates: raise sample.reserve)"
     ]

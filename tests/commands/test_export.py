@@ -143,7 +143,7 @@ def test_an_incomplete_benchmark_leaves_nothing_behind(tmp_path, results, capsys
     damaged.unlink()
     assert run(results, tmp_path / "out") == 2
     assert (
-        "eng-Latn: no qrels; make what is lacking with `psibench run CONFIG "
+        "eng-Latn: missing qrels; make these tables with `psibench run CONFIG "
         in capsys.readouterr().err
     )
     damaged.write_bytes(damaged.with_name("corpus.parquet").read_bytes())

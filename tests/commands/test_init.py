@@ -75,7 +75,7 @@ def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
     (folder / name / "b.rst").write_text("a text")
     assert main(["init", "mine", "--corpus", name]) == 0
     assert (
-        "Not read: skipped 1 files of kinds that are not read: .rst 1. Convert"
+        "Not read: skipped 1 files of unsupported kinds: .rst 1. To include"
         in capsys.readouterr().out
     )
     written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))

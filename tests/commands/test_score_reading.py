@@ -120,7 +120,7 @@ def test_options_that_do_not_go_together_are_refused(files, capsys, name):
     ("change", "message"),
     [
         (lambda records: records[1:], "no text of the positives 'd0' (1 in all)"),
-        (lambda records: [*records, records[0] | {"text": "?"}], "documents with two texts 'd0'"),
+        (lambda records: [*records, records[0] | {"text": "?"}], "documents with two texts: 'd0'"),
         (
             lambda records: [{"_id": "d0"}, *records[1:]],
             "corpus.jsonl, line 1: missing columns text",

@@ -161,7 +161,7 @@ def test_a_pair_needs_most_rerankers_above_one_half(values, expected):
 
 def test_a_pair_without_deciding_votes_is_refused():
     panel = Votes(protocol="fineweb_posq", rerankers=RERANKERS)
-    said = "1 of 1 pairs lack votes of a, b, c .* the first of query 'q' and document 'd'"
+    said = "1 of 1 pairs have too few votes of a, b, c .* the first is query 'q', document 'd'"
     with pytest.raises(InputError, match=said):
         decide_candidates(panel, ONE, pair_scores({("q", "d", "a"): 0.0}))
 

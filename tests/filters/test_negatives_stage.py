@@ -289,6 +289,6 @@ def test_an_empty_result_is_refused_with_advice(tmp_path, section, grades, advic
     queries, recall = {"q1": "d1", "q2": "d2"}, [("q1", "d2"), ("q2", "d1")]
     chain = Chain(tmp_path, section, queries=queries, recall=recall)
     chain.decide(*(PairReranker(name, COPIES) for name in section.rerankers))
-    with pytest.raises(InputError, match=f"leave none of 2 queries; {advice}"):
+    with pytest.raises(InputError, match=f"none of 2 queries is left; {advice}"):
         chain.remove(grades)
     assert not chain.path("corpus").exists()

@@ -61,7 +61,7 @@ def test_a_dataset_is_read_in_the_published_columns(tmp_path, place):
         ({"queries": QUERIES.drop("pos_char_span")}, r"missing columns pos_char_span; found"),
         (
             {"queries": QUERIES.with_columns(pos_char_span=pl.Series([[1, 2, 3]]))},
-            r"a pos_char_span has not two numbers",
+            r"a pos_char_span lacks two numbers",
         ),
         (
             {"qrels": QRELS.with_columns(score=pl.lit(0.5))},
@@ -82,7 +82,7 @@ def test_invalid_datasets_are_refused_with_their_file(tmp_path, tables, message)
 
 def test_invalid_release_folders_are_refused(tmp_path):
     (tmp_path / "notes").mkdir()
-    with pytest.raises(InputError, match="no release; found notes, expected"):
+    with pytest.raises(InputError, match="not a release; found notes, expected"):
         discover(str(tmp_path))
     with pytest.raises(InputError, match="rename the folder"):
         discover(lay_out(tmp_path, domain="Game"))

@@ -77,7 +77,7 @@ def test_a_recipe_has_the_rule_of_its_paper_or_another_s(recipe, own, rule, kind
         ),
         (
             {"audit": {"llm": "stand-in"}},
-            "benchmarks.b: audit goes by strata of the margin: it needs `verify` with `rule: ",
+            "benchmarks.b: audit draws queries by margin, so it needs `verify` with `rule: ",
         ),
         (
             {"false_negatives": FINEWEB_NEGATIVES | {"needed": 4}},

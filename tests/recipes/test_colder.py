@@ -98,7 +98,7 @@ def test_a_record_without_an_article_is_a_separate_cluster(tmp_path):
         ([record(second=" ")], "line 1: document_2 is blank"),
         ([record(query=None)], "line 1: field 'query' is null, expected text"),
         ([record(evidence_sents=["a b"])], "line 1: evidence_sents is .*lists of words"),
-        ([record("Who?", "a", "a")], "no pair of documents that differ in 1 record"),
+        ([record("Who?", "a", "a")], "the two documents are identical in all 1 records"),
     ],
 )
 def test_invalid_records_are_refused_with_their_origin(tmp_path, records, message):

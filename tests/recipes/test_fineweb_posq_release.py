@@ -55,7 +55,7 @@ def test_queries_have_a_class_but_no_span(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "passages_of_who"), [("all", {"p00000", "p00002"}), ("published", {"p00000"})]
 )
-def test_questions_of_several_passages_are_labelled_by_the_option(
+def test_questions_of_several_passages_follow_the_labels_option(
     tmp_path, labels, passages_of_who
 ):
     qrels = build(tmp_path, labels=labels).qrels
@@ -105,7 +105,7 @@ def test_tiny_is_the_start_of_the_shuffle_per_third(monkeypatch):
         ({"question": "q?", "content": " "}, "field 'content' is blank"),
         ({"question": 3, "content": "x"}, "field 'question' is int, expected text"),
         ({"question": "q?", "text": "x"}, "missing column content; found question, text"),
-        ({"question": None, "content": "x"}, "no record with a question"),
+        ({"question": None, "content": "x"}, "no record has a question"),
     ],
 )
 def test_invalid_records_are_refused(tmp_path, record, message):

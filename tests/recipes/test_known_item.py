@@ -223,7 +223,7 @@ def test_a_corpus_without_queries_is_refused_with_reasons(tmp_path):
     message = str(raised.value)
     assert "no known-item query from 1 documents" in message
     assert "text_too_short 3" in message  # one planned query per third
-    assert "Keys that decide: passages, n_terms and queries_per_third" in message
+    assert "Change passages, n_terms or queries_per_third" in message
 
 
 def test_a_local_dataset_folder_is_tracked_by_file(tmp_path):

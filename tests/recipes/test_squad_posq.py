@@ -133,5 +133,5 @@ def test_real_data_are_built_without_losses(real_data, name, n_passages, n_queri
 
 
 def test_a_source_without_answers_is_refused():
-    with pytest.raises(InputError, match="no question with an answer in the source"):
+    with pytest.raises(InputError, match="no question of the source has an answer"):
         build(ROWS[2:3])

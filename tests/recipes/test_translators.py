@@ -196,8 +196,8 @@ def test_a_file_of_translations_gives_the_target_language(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn, 'law/b:0' first"),
-        ([*IN_FRENCH, IN_FRENCH[0]], "line 4: 'law/a:0' is there twice"),
+        (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn; the first is 'law/b:0'"),
+        ([*IN_FRENCH, IN_FRENCH[0]], "line 4: second translation of 'law/a:0'"),
         ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected texts id, language and tr"),
     ],
 )

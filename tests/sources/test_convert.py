@@ -158,7 +158,7 @@ def test_files_without_text_are_left_out_and_listed(caplog):
     with caplog.at_level(logging.WARNING, logger="psibench"):
         assert read_document_files(["d"])["_id"].to_list() == ["b"]
     left_out = "d/empty.html, d/pictures.docx, d/scan.pdf"
-    said = f"left out, without any text (scanned pages need OCR): {left_out}"
+    said = f"left out files without text (scanned pages need OCR): {left_out}"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 
@@ -166,16 +166,16 @@ def test_files_without_text_are_left_out_and_listed(caplog):
     ("name", "data", "message"),
     [
         ("f.pdf", b"", "not a readable PDF document (Failed to load document"),
-        ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy that needs no password"),
+        ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy without a password"),
         ("f.docx", {"a.txt": "x"}, "not a readable Word document (Could not find main document"),
         ("f.docx", {"word/document.xml": "<w:document"}, "not a readable Word document ("),
         (
             "f.docx",
             {"word/document.xml": " " * 9001},
-            "bytes when unpacked, at most 9,000 are read",
+            "bytes when unpacked, the limit is 9,000",
         ),
         ("f.html", b"\x00\x01", "found binary data, expected an HTML page"),
-        ("f.html", b"<b>" * 9000, "HTML that is nested too deep"),
+        ("f.html", b"<b>" * 9000, "the HTML is nested too deeply"),
         ("f.html", b"<p> </p>", "every document is empty; expected text"),
     ],
 )

@@ -68,7 +68,7 @@ def test_a_file_of_another_kind_is_refused(name, data, message):
 def test_a_missing_id_field_is_refused_with_the_record():
     Path("j.jsonl").write_text('{"text": "a", "key": "1"}\n{"text": "b"}\n')
     said = refusal("j.jsonl", id_column="key")
-    assert "j.jsonl, line 2: no id in field 'key'; found text" in said
+    assert "j.jsonl, line 2: no id in field 'key' (id_column); found the fields text" in said
 
 
 def test_globs_match_files_and_folders_in_sorted_order():
@@ -118,7 +118,7 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
         assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
     (told,) = caplog.messages
     expected = ".rst 2, broken links, pipes and devices 2, .jsonl.zst 1, .txt.gz 1, "
-    assert f"skipped 8 files of kinds that are not read: {expected}" in told
+    assert f"skipped 8 files of unsupported kinds: {expected}" in told
     assert "links to folders 1, without suffix 1. Convert those" in told
 
 

@@ -172,13 +172,13 @@ def test_replies_that_cannot_be_parsed_are_counted(folder, monkeypatch, capsys):
     reply_with(monkeypatch, "{} No, wait: {}")
     assert ask(folder)["status"].to_list() == ["malformed", "ok", "malformed", "malformed"]
     warned = capsys.readouterr().err
-    assert "6 replies had no usable form (several_values 6)" in warned
+    assert "6 replies could not be parsed (several_values 6)" in warned
     assert "3 of 4 items have no value" in warned
 
 
 def test_requests_without_a_reply_fail_the_job(folder):
     with pytest.raises(
-        InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to ask the rest"
+        InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to send the remaining"
     ):
         ask(folder, base_url="http://127.0.0.1:9/v1")
     assert not (table(folder, "outcomes")).exists()

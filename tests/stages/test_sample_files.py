@@ -129,7 +129,7 @@ def test_a_restarted_sample_reads_only_missing_files(caplog):
     caplog.set_level("INFO", "psibench")
     kill_in_the_middle()
     gone_on = run()
-    assert "2 of 5 files were read before" in caplog.text
+    assert "reusing 2 of 5 files read before" in caplog.text
     assert parts() == []
     assert run(store="undisturbed", name="again-") == gone_on
 
@@ -149,7 +149,7 @@ def test_two_tables_of_one_source_have_separate_parts(caplog):
     assert len(parts()) == N_FILES
     caplog.set_level("INFO", "psibench")
     run(name="b")
-    assert "5 of 5 files were read before" in caplog.text
+    assert "reusing 5 of 5 files read before" in caplog.text
     assert parts() == []
 
 

@@ -55,7 +55,7 @@ def test_ids_of_left_out_documents_also_get_the_prefix():
 def test_a_small_or_empty_sample_is_reported_with_its_domain(caplog):
     run(sample=Sample(unit="words", edges=[0, 50], n_documents=99))
     (message,) = (record.getMessage() for record in caplog.records)
-    assert message.startswith("sample of eng-Latn, law: 99 documents of 0-50 words wanted, ")
+    assert message.startswith("sample of eng-Latn, law: drew only ")
     with pytest.raises(InputError, match="sample of eng-Latn, law: no document drawn"):
         run(sample=Sample(unit="words", edges=[800, 900]))
 

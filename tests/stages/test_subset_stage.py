@@ -77,7 +77,7 @@ def test_a_short_position_gives_all_queries_with_a_warning(tmp_path, caplog):
     counts = tiny["queries"]["target_position"].value_counts().rows()
     assert dict(counts) == {"beginning": 3, "middle": 3, "end": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "tiny: only 1 of the 3 requested queries with target end exist; takes all of them"
+        "tiny: drew only 1 of the 3 requested queries with target end"
     ]
 
 

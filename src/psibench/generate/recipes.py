@@ -61,7 +61,7 @@ from psibench.text.segments import POSITIONS
 
 logger = logging.getLogger("psibench")
 
-_TOO_FEW = "tiny: only %d of the %d requested queries with target %s exist; takes all of them"
+_TOO_FEW = "tiny: drew only %d of the %d requested queries with target %s"
 _LEFT_OUT = "tiny: left out %d queries of %s: %s"
 _WHY_LEFT_OUT = {
     NO_TARGET: "they have no target position",
