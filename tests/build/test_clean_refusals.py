@@ -1,4 +1,4 @@
-"""Suspects of refusal, and what becomes of them."""
+"""Texts suspected to be refusals, and the judge's decision on them."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""Exact and near duplicates: what is told to be one, and that none is overlooked."""
+"""Exact and near duplicates: classification, and no missed pairs."""
 
 import random
 

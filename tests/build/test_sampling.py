@@ -102,7 +102,7 @@ def test_lengths_are_measured_in_the_unit():
     assert length_measure("tokens", "words")(texts).tolist() == [2, 1, 0]
 
 
-# Samples without duplicates: the quotas stay exact, and what goes is told
+# Samples without duplicates: the quotas stay exact, and duplicates are reported
 
 WORDS = [f"w{i}" for i in range(3000)]
 

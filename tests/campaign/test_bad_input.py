@@ -339,7 +339,7 @@ def squad(**answer: object) -> str:
 
 DOCUMENTS += [
     ("s.json", squad(), None),
-    ("s.json", squad(answer_start=-3), "at answer_start -3"),
+    ("s.json", squad(answer_start=-3), "is not at answer_start -3"),
     ("s.json", squad(answer_start="2"), "answer_start is '2'; expected a whole number"),
     ("s.json", squad(text=5), "expected text"),
 ]

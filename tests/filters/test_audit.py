@@ -1,4 +1,4 @@
-"""Queries drawn by margin under a scripted judge: who is asked about what, and the table."""
+"""Audits by margin under a scripted judge: the drawn pairs and the table."""
 
 import polars as pl
 import pytest
@@ -24,7 +24,7 @@ MARGINS = {
     "unsaid": ("end", 0.9),
     "none": ("end", None),
 }
-# Query -> what the judge says of beginning, middle and end; None: no verdict.
+# Query -> the judge's verdicts on beginning, middle and end; None: no verdict.
 SAID = {
     "failed": (N, Y, N),
     "tie": (N, Y, Y),

@@ -1,4 +1,4 @@
-"""Candidates under a scripted judge: what is asked in which round, kept, dropped and counted."""
+"""Grading under a scripted judge: requests per round, kept and dropped candidates, counts."""
 
 import polars as pl
 import pytest
@@ -172,9 +172,9 @@ def test_documents_are_graded_before_their_removed_part(tmp_path):
 SEGMENTS = [
     (["beginning"], (3, 2, 0), (True, "", 1.0)),
     (["middle"], (4, 3, 0), (False, "grade_not_above_others", -1.0)),
-    # A low grade is told first, even where another one leads.
+    # A low grade is the first reason, even if another part leads.
     (["middle"], (4, 2, 4), (False, "grade_low", 2.0)),
-    # Two targets: the best of them, whatever the other one.
+    # Two targets: only the best one counts.
     (["beginning", "middle"], (0, 4, 3), (True, "", 1.0)),
     # No usable grade of one that is not needed.
     (["beginning"], (2, None, 0), (False, "grade_low", 2.0)),

@@ -139,7 +139,7 @@ VOTED = [
     ((0.25, 0.25, 1.0), (False, "", 0.25, "b", 0, 2)),
     # Exactly 0.5 is not above 0.5.
     ((0.5, 1.0, 0.5), (False, "", 0.5, "c", 1, 3)),
-    # A vote that cannot be used is none, and is told where it might have mattered.
+    # An unusable vote does not count, and is reported if it might have mattered.
     ((None, 1.0, 0.0), (False, "unusable_vote", 0.0, "c", 1, 3)),
     ((0.0, 0.0, None), (False, "", 0.0, "b", 0, 2)),
     ((1.0, 0.0, None), (False, "unusable_vote", None, "c", 1, 3)),

@@ -189,7 +189,7 @@ def test_a_confirmed_question_is_dropped_but_passages_are_kept(fineweb):
 
 
 def test_judgements_list_the_votes_on_each_pair(fineweb):
-    """Nobody is asked about a pair that is decided; a judge is shown whole documents."""
+    """Decided pairs are not judged again; a judge sees whole documents."""
     shown = fineweb.read("x_pairs", "pairs").row(0)
     assert shown == ("q1--d2", "q1", "d2", "document", "q1 text", "d2 text")
     found = fineweb.read("judgements")

@@ -1,4 +1,4 @@
-"""Candidates under fake rerankers: what is scored, kept, dropped and counted."""
+"""Verification under fake rerankers: scored, kept and dropped candidates, counts."""
 
 import polars as pl
 from fake_reranker import ENTRY, PairReranker

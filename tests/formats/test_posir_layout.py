@@ -1,4 +1,4 @@
-"""The layout of PosIR's release: what is found, what is read, what is refused."""
+"""The layout of PosIR's release: folders, tables and refusals."""
 
 from types import SimpleNamespace
 

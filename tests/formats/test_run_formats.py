@@ -57,7 +57,7 @@ def test_an_mteb_file_gives_the_model_name_if_known(tmp_path, name, model):
 
 
 def test_a_frame_of_pyterrier_is_read_by_docno(tmp_path):
-    """Its `docid` is a number of its own; ranks begin at 0."""
+    """Its `docid` is an internal number; ranks begin at 0."""
     ids = {"qid": "query_id", "docno": "doc_id", "score": "score"}
     frame = FRAME.select(**ids, docid=pl.Series([7, 2, 7]), rank=pl.Series([0, 1, 0]))
     frame.write_csv(tmp_path / "p.csv")

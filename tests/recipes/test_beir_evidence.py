@@ -112,7 +112,7 @@ def test_scifacts_sentences_are_located_after_the_title(tmp_path):
     assert built.corpus.filter(_id="4983")["text"].to_list() == [whole]
     span = built.queries.filter(_id="1")["pos_char_span"].to_list()[0]
     assert span == [len(whole) - len(THIRD), len(whole)]
-    # BEIR's qrels as they are, of the split alone.
+    # BEIR's qrels of only the split, unchanged.
     assert built.qrels.rows() == [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)]
 
 
@@ -295,7 +295,7 @@ def test_msmarcos_passage_is_located_in_the_relevant_documents(tmp_path):
     assert alone.qrels.rows() == built.qrels.rows()
 
 
-# --- Evidence that stands several times in its document
+# --- Evidence that occurs several times in its document
 
 CONTENTS = "Contents: zinc lowers fever in mice. Iron rusts."
 
@@ -442,9 +442,9 @@ def test_evidence_of_another_dataset_is_refused(tmp_path):
 
 def test_a_record_in_another_layout_is_refused(tmp_path):
     path, evidence = scifact(tmp_path)
-    with pytest.raises(InputError, match=r"claims_dev.jsonl, line 1: not fever's layout"):
+    with pytest.raises(InputError, match=r"claims_dev.jsonl, line 1: not in the layout fever"):
         build(path, evidence | {"layout": "fever"})
-    with pytest.raises(InputError, match=r"line 1: not hotpotqa's layout .*KeyError"):
+    with pytest.raises(InputError, match=r"line 1: not in the layout hotpotqa .*KeyError"):
         build(path, {"layout": "hotpotqa", "source": evidence["source"]})
 
 

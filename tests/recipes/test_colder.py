@@ -43,7 +43,7 @@ def test_evidence_first_and_last_are_two_queries_on_one_article(tmp_path):
         ("p00000-1", "Who?", "p00000-a", [0, 14], "beginning", "Engine"),
         ("p00000-2", "Who?", "p00000-b", [26, 40], "end", "Engine"),
         ("p00001-1", "When?", "p00001-b", [0, 14], "beginning", "Engine"),
-        # by what the release says: the middle of this span is in the second third
+        # from the release; the middle of this span is in the second third
         ("p00001-2", "When?", "p00001-a", [5, 19], "end", "Engine"),
     ]
     assert built.qrels.rows() == [(*row, 1) for row in built.queries["_id", "pos_corpus_id"].rows()]

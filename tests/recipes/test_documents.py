@@ -1,4 +1,4 @@
-"""Documents without queries: the draw of PosQ's authors for table 4, and disjoint parts of it."""
+"""Documents without queries: the draw of PosQ's authors for table 4, and disjoint parts."""
 
 import json
 import random
@@ -18,7 +18,7 @@ def build(path, **fields):
 
 @pytest.fixture
 def texts(tmp_path) -> list[str]:
-    """Two hundred texts of 1 to 20 words, some of them twice, some with a blank at an end."""
+    """Two hundred texts of 1 to 20 words, some repeated, some with a blank at an end."""
     rng = random.Random(7)
     made = [" ".join(rng.choices("àbcdé中😀", k=rng.randint(1, 20))) for _ in range(190)]
     made += [*made[:8], f" {made[9]}", f"{made[10]} "]
@@ -57,5 +57,5 @@ def test_parts_of_the_draw_are_disjoint_and_complete(tmp_path, texts):
 
 
 def test_an_empty_draw_is_refused_with_the_counts(tmp_path, texts):
-    with pytest.raises(InputError, match=r"no document is left of 200 \(0 distinct ones"):
+    with pytest.raises(InputError, match=r"no document is left of 200 \(0 distinct documents"):
         build(tmp_path / "texts.jsonl", words=[100, 200])

@@ -1,4 +1,4 @@
-"""The two tasks of FineWeb-PosQ, asked of the stand-in's rules in process, and their drops."""
+"""The two tasks of FineWeb-PosQ, answered by the stand-in's rules, and their dropped items."""
 
 import polars as pl
 import pytest
@@ -85,7 +85,7 @@ def test_candidates_have_their_chunk_and_the_replied_values():
         "target_position": "beginning",
         "answer": "word17",
         "type": "simple",
-        "answer_in_chunk": False,  # word17 stands in the chunk after it
+        "answer_in_chunk": False,  # word17 is in the next chunk
         "chunk": 0,
         "positions": ["beginning"],
     }

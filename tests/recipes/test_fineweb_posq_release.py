@@ -66,7 +66,7 @@ def test_questions_of_several_passages_follow_the_labels_option(
 
 
 def test_tiny_is_the_start_of_the_shuffle_per_third(monkeypatch):
-    monkeypatch.setattr(fineweb_posq_release, "TINY_PER_CLASS", 3)
+    monkeypatch.setattr(fineweb_posq_release, "_TINY_PER_CLASS", 3)
     thirds = ("beginning", "middle", "end")
     rows = [(f"text {i % 16}", f"passage {i % 7}", [thirds[i % 3]]) for i in range(18)]
     rows[5][2].append("beginning")  # one of two thirds may be drawn in each

@@ -144,8 +144,8 @@ REPEATED = "apple banana cherry and the apple banana cherry were with apple bana
         # the first document is contained in the second
         ((FRUIT, f"{FRUIT} {TREES}", TREES), ["answerable_elsewhere"] * 3),
         ((FRUIT, FRUIT, TREES), ["answerable_elsewhere"] * 3),
-        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # signs alone are no words
-        # the first third alone has no word of its own
+        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # signs are no words
+        # only the first third has no unique word
         (
             (FRUIT.replace("apple banana cherry", "grape honey imbe "), TREES),
             ["no_unambiguous_span", "unbalanced", "no_unambiguous_span"],

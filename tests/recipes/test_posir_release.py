@@ -62,7 +62,7 @@ def test_published_spans_and_lengths_are_kept(tmp_path):
 
 
 def test_a_translation_has_the_original_span_and_its_length(tmp_path):
-    # d3 has 3 characters of its own; its original had 40.
+    # d3 has 3 characters; its original has 40.
     built = build(
         tmp_path,
         asked=[("q3", "?", [10, 30], 40, 9), ASKED[0]],

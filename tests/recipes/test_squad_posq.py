@@ -66,7 +66,7 @@ def test_queries_are_the_answerable_questions_in_reading_order():
     [
         # Every context that answers the text; the unanswerable C3 (p00000) never.
         ("all", {"p00003", "p00001"}),
-        # Only the last of them, in reading order.
+        # Only the last context in reading order.
         ("published", {"p00001"}),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_file_of_translations_gives_the_target_language(tmp_path):
     [
         (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn; the first is 'law/b:0'"),
         ([*IN_FRENCH, IN_FRENCH[0]], "line 4: second translation of 'law/a:0'"),
-        ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected texts id, language and tr"),
+        ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected the keys id, language and tr"),
     ],
 )
 def test_a_file_of_translations_needs_every_text_once(tmp_path, lines, message):

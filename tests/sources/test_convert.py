@@ -297,5 +297,5 @@ def test_an_unreadable_file_is_left_out_with_its_reason(n_good, caplog):
 def test_a_text_file_above_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr(files, "MOST_TEXT_BYTES", 3)
     Path("d/a.txt").write_text("text")
-    with pytest.raises(InputError, match=r"^d/a.txt: 4 bytes, at most 3 of one document"):
+    with pytest.raises(InputError, match=r"^d/a.txt: 4 bytes, the limit for one document is 3"):
         read_document_files(["d"])

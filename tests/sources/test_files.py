@@ -119,7 +119,7 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
     (told,) = caplog.messages
     expected = ".rst 2, broken links, pipes and devices 2, .jsonl.zst 1, .txt.gz 1, "
     assert f"skipped 8 files of unsupported kinds: {expected}" in told
-    assert "links to folders 1, without suffix 1. Convert those" in told
+    assert "links to folders 1, without suffix 1. To include them" in told
 
 
 def test_a_pipe_is_refused(tmp_path):

@@ -125,7 +125,7 @@ def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
         ({"splits": ["test"]}, "no text in column 'text' of test"),
         (
             {"text_column": "body"},
-            "record 0: no text in field 'body'; found fields key, text. Name the one with",
+            "record 0: no text in field 'body'; found the fields key, text. Set text_column",
         ),
     ],
 )

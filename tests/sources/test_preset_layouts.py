@@ -1,7 +1,4 @@
-"""The hub datasets that shipped presets name, as small folders, read as the presets say.
-
-Layouts follow the hub's listings of files: README.md with its configurations where there are any.
-"""
+"""The hub datasets of the shipped presets, as small folders, read by the presets."""
 
 import gzip
 import json

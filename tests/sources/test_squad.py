@@ -54,9 +54,9 @@ def refusal(*paths) -> str:
 )
 def test_a_wrong_span_is_refused_with_file_and_record(write, answer, start, found):
     message = refusal(write(paragraph("Ada wrote it.", question("q9", "?", answer, start))))
-    assert message.startswith(f"s.json: data[0].paragraphs[0] id q9: the answer {answer!r} does")
+    assert message.startswith(f"s.json: data[0].paragraphs[0] id q9: the answer {answer!r} is")
     assert f"answer_start {start}; found {found}" in message
-    assert "0-based characters (not bytes)" in message
+    assert "0-based offset in characters (not bytes)" in message
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_wrong_answer_starts_are_left_out_up_to_a_share(write, n_good, n_wrong, 
     path = write(paragraph("Ada wrote it.", *asked))
     bad = BadRecords(share)
     if not is_read:
-        with pytest.raises(InputError, match="at answer_start 4"):
+        with pytest.raises(InputError, match="is not at answer_start 4"):
             read_squad_files([path], bad)
         return
     assert read_squad_files([path], bad)["_id"].to_list() == [f"q{n}" for n in range(n_good)]
@@ -104,7 +104,7 @@ def test_wrong_answer_starts_are_left_out_up_to_a_share(write, n_good, n_wrong, 
     assert [(row.item_id, row.reason) for row in rows] == [
         (f"w{n}", "wrong_record") for n in range(n_wrong)
     ]
-    assert "at answer_start 4" in rows[0].detail
+    assert "is not at answer_start 4" in rows[0].detail
 
 
 def test_a_question_without_text_is_left_out(write):
@@ -113,7 +113,7 @@ def test_a_question_without_text_is_left_out(write):
     found = read_squad_files([write(paragraph("Ada wrote it.", *asked))], bad)
     assert found["_id"].to_list() == ["q1"]
     assert list(bad.messages) == ["q2"]
-    assert bad.messages["q2"].endswith("question 'q2' has a blank text")
+    assert bad.messages["q2"].endswith("question 'q2' has a blank text; expected a question")
 
 
 def test_a_context_with_only_wrong_questions_is_a_document(write):

@@ -23,7 +23,7 @@ def found(text, quote):
         ("sat. Two\ncats", "sat.\n\nTwo  cats"),
         ("[...] Two cats […]", "Two  cats"),
         ('""go home" and left... "', 'go home" and left'),
-        ("and left...", "and left..."),  # the plain form stands there: nothing is cut off
+        ("and left...", "and left..."),  # the text has the plain form: nothing is cut off
         ("«slept.»", "slept."),
         ("‘…Two  cats’", "Two  cats"),
     ],
@@ -37,7 +37,7 @@ def test_a_quote_matches_despite_white_space_and_marks(quote, expected):
     [
         ("", "empty_quote"),
         ('"..."', "empty_quote"),
-        ("...", "empty_quote"),  # it stands in the text, but quotes nothing
+        ("...", "empty_quote"),  # the text has it, but it quotes nothing
         ("one cat sat.", "quote_not_found"),  # case counts
         ("Two catsran.", "quote_not_found"),  # so does white space between words
         ("One cat", "quote_ambiguous"),
@@ -69,7 +69,7 @@ def test_a_match_with_another_line_break_counts():
     # A model writes a line break as a space: either place may be meant.
     assert locate_quote("a b and a\nb", "a b").reason == "quote_ambiguous"
     assert locate_quote('go "go"', "“go”").reason == "quote_ambiguous"
-    assert locate_quote('go "go"', '"go"').span == (3, 7)  # its marks tell it apart
+    assert locate_quote('go "go"', '"go"').span == (3, 7)  # its marks distinguish it
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_tolerant_form_agrees_with_a_regular_expression(text, quote):
     tolerant = reference(text, quote)
     if plain and tolerant:
         expected = Located(tolerant[0]) if len(tolerant) == 1 else Located(None, "quote_ambiguous")
-        if plain.strip("."):  # three dots alone are an empty quote
+        if plain.strip("."):  # three dots are an empty quote
             assert located == expected
     elif not plain:
         assert located == Located(None, "empty_quote")
