@@ -55,9 +55,7 @@ def test_queries_have_a_class_but_no_span(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "passages_of_who"), [("all", {"p00000", "p00002"}), ("published", {"p00000"})]
 )
-def test_questions_of_several_passages_follow_the_labels_option(
-    tmp_path, labels, passages_of_who
-):
+def test_questions_of_several_passages_follow_the_labels_option(tmp_path, labels, passages_of_who):
     qrels = build(tmp_path, labels=labels).qrels
     for query in ("q00000", "q00002"):
         found = qrels.filter(pl.col("query-id") == query)["corpus-id"]

@@ -39,7 +39,7 @@ def test_documents_of_a_cluster_have_it_as_origin():
     origins = batch["origin"].to_list()
     assert origins[:2] + origins[3:] == ["site x", "site x", "site 7"]
     assert origins[2].startswith("d.jsonl")
-    with pytest.raises(InputError, match=r"no field 'page' \(cluster_column\); found the fields text, site"):
+    with pytest.raises(InputError, match=r"'page' \(cluster_column\); found the fields text, site"):
         list(file_batches(["d.jsonl"], cluster_column="page"))
 
 
