@@ -436,7 +436,7 @@ def test_evidence_of_another_dataset_is_refused(tmp_path):
     other = jsonl(
         tmp_path / "other.jsonl", {"id": 77, "evidence_doc_id": "", "evidence_sentences": []}
     )
-    with pytest.raises(InputError, match="no evidence for any of the 3 queries.*not_annotated"):
+    with pytest.raises(InputError, match=r"no evidence for any of the 3 queries.*not_annotated"):
         build(path, evidence | {"source": files(other)})
 
 
