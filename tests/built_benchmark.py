@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from psibench.config.models import Bm25Model
-from psibench.formats.built import BENCHMARK_TABLES
+from psibench.formats.built import DATASET_TABLES
 from psibench.formats.posir import RELEASE_COLUMNS
 from psibench.search.runs import run_lexical_search
 from psibench.tables import Provenance, read_table, write_table
@@ -37,7 +37,7 @@ def make_benchmark(
             "build",
             2,
             outputs={
-                name: str(root / "data" / language / f"{name}.parquet") for name in BENCHMARK_TABLES
+                name: str(root / "data" / language / f"{name}.parquet") for name in DATASET_TABLES
             },
             values={"lang": language, "domains": list(domains)},
         )
@@ -108,7 +108,7 @@ def table(root: Path, language: str, name: str, domain: str = "*") -> pl.DataFra
 
 def change(root, language, name, domain, function, *, provenance=SOURCE):
     """Put what a function makes of the rows of a domain in their place; the columns keep labels."""
-    path, spec = root / "data" / language / f"{name}.parquet", by_place(BENCHMARK_TABLES[name])
+    path, spec = root / "data" / language / f"{name}.parquet", by_place(DATASET_TABLES[name])
     parts = pl.read_parquet(path).partition_by("domain", maintain_order=True)
     made = [function(part) if part["domain"][0] == domain else part for part in parts]
     write_table(pl.concat(made, how="diagonal"), path, spec, provenance=provenance)

@@ -27,10 +27,10 @@ from psibench.filters.negatives import (
     Votes,
     decide_candidates,
     decide_final,
+    wanted_judgements,
     wanted_pairs,
     with_positives,
 )
-from psibench.filters.negatives import wanted_gradings as wanted_judgements
 from psibench.filters.verify import (
     VerifyAgreement,
     VerifyMargin,

@@ -25,12 +25,12 @@ def corpus(lengths):
         ([], 3.0, 1.5, []),
     ],
 )
-def test_lengths_outside_the_bounds_are_listed_those_on_them_not(lengths, low, high, expected):
+def test_only_lengths_outside_the_bounds_are_listed(lengths, low, high, expected):
     found = unusual_lengths(corpus(lengths), corpus([]), Outliers(low=low, high=high))
     assert found.rows() == [("document", *row) for row in expected]
 
 
-def test_ratios_are_tokens_per_token_of_the_source_of_the_same_id():
+def test_length_ratio_is_tokens_per_source_token():
     source = corpus([10, 100, 0, 7, 10, 10]).reverse()  # d3 has no translation
     made = corpus([10, 300, 4, 7, 20, 20]).filter(pl.col("_id") != "d3")
     # ratios 1, 3, 4, 2, 2: Q1 = 2, Q3 = 3, IQR = 1
@@ -48,7 +48,7 @@ def test_ratios_are_tokens_per_token_of_the_source_of_the_same_id():
         ("cmn-Hans", ["三。", "四。"], "三。四。", [2]),
     ],
 )
-def test_a_space_is_put_between_parts_where_the_language_has_one(language, texts, whole, joins):
+def test_parts_are_joined_with_a_space_if_needed(language, texts, whole, joins):
     ids = ["d:b:0", "d:b:1"]
     facts = {"doc_id": "b", "item_id": "b", "kind": "document", "text": "三。", "separator": ""}
     parts = pl.DataFrame({"_id": ids, "number": [0, 1]}).with_columns(

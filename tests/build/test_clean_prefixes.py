@@ -1,4 +1,4 @@
-"""What a model says before a translation: cut off, and nothing else."""
+"""Removal of introductions that a model writes before a translation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Suspects of refusal, and what becomes of them."""
+"""Texts suspected to be refusals, and the judge's decision on them."""
 
 import polars as pl
 import pytest
@@ -28,13 +28,13 @@ def suspicion(text, language):
 
 
 @pytest.mark.parametrize("language", REFUSALS)
-def test_a_refusal_in_the_language_itself_is_suspect_by_its_phrase(language):
+def test_a_refusal_in_the_target_language_is_suspect(language):
     assert suspicion(REFUSALS[language], language) == "phrase"
 
 
 @pytest.mark.parametrize("written", HONEST)
 @pytest.mark.parametrize("language", [*HONEST, "qps-Latn"])
-def test_a_text_in_another_language_is_suspect_and_honest_text_in_its_own_is_not(written, language):
+def test_only_texts_in_another_language_are_suspect(written, language):
     foreign = written != language if language != "qps-Latn" else written == "eng-Latn"
     assert suspicion(HONEST[written], language) == ("language" if foreign else None)
 
@@ -49,23 +49,23 @@ def test_a_text_in_another_language_is_suspect_and_honest_text_in_its_own_is_not
         "",
     ],
 )
-def test_names_code_and_numbers_are_no_language(text):
+def test_names_code_and_numbers_are_not_suspect(text):
     assert not is_foreign(text, "rus-Cyrl")
 
 
-def test_every_part_is_looked_at_and_the_suspected_one_shown():
+def test_every_part_is_checked_and_the_suspect_shown():
     pieces = ["Москва — столица России.", REFUSALS["rus-Cyrl"] + " " + "х" * 2000]
     found = find_suspect(pieces, language="rus-Cyrl", patterns=PATTERNS)
     assert found == ("phrase", pieces[1][:1500])
 
 
-def test_a_phrase_after_1500_characters_is_not_looked_at():
+def test_a_phrase_after_1500_characters_is_ignored():
     honest = HONEST["rus-Cyrl"] + " "
     late = honest * (1500 // len(honest) + 1)
     assert suspicion(late[:1500] + REFUSALS["eng-Latn"], "rus-Cyrl") is None
 
 
-def test_a_suspect_leaves_unless_the_judge_says_it_is_none():
+def test_suspects_are_dropped_unless_the_judge_clears_them():
     marked = [
         ("document", "a", "phrase"),
         ("document", "b", "language"),

@@ -1,4 +1,4 @@
-"""Exact and near duplicates: what is told to be one, and that none is overlooked."""
+"""Exact and near duplicates: classification, and no missed pairs."""
 
 import random
 
@@ -64,11 +64,11 @@ def by_hand(texts, threshold):
         ("😀 …", []),
     ],
 )
-def test_words_are_words_and_characters_where_words_have_no_spaces(text, expected):
+def test_tokens_are_words_or_characters_of_unspaced_scripts(text, expected):
     assert TOKEN.findall(normalise(text)) == expected
 
 
-def test_duplicates_are_those_found_by_comparing_all_pairs():
+def test_duplicates_equal_those_of_all_pairwise_comparisons():
     rng = random.Random(7)
     originals = [text_of(rng, rng.choice([6, 40, 80, 160])) for _ in range(60)]
     texts = [*originals]
@@ -83,7 +83,7 @@ def test_duplicates_are_those_found_by_comparing_all_pairs():
     assert min(reasons.count(EXACT), reasons.count(NEAR), expected.count(None)) > 10
 
 
-def test_of_several_the_most_alike_is_named_then_the_first():
+def test_the_most_similar_then_first_text_is_reported():
     rng = random.Random(3)
     text = text_of(rng, 200)
     words = text.split()

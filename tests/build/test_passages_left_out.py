@@ -11,8 +11,8 @@ def paragraphs(*sizes: int) -> str:
     return "\n\n".join(" ".join(f"w{k}" for k in range(size)) for size in sizes)
 
 
-def test_every_piece_left_out_has_an_id_of_its_own_and_its_documents():
-    # A paragraph of 20 words stands alone, so what is between two of them does, too.
+def test_left_out_pieces_have_unique_ids_and_their_document():
+    # Each paragraph of 20 words is a passage, so the text between two of them is one too.
     texts = {"a": paragraphs(3, 20, 4, 20, 5, 20), "b": paragraphs(20, 6, 20), "short": "one two"}
     columns = {"_id": list(texts), "text": list(texts.values()), "origin": ["here"] * len(texts)}
     kept, left_out = cut_into_passages(pl.DataFrame(columns), PASSAGES)

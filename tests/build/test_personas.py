@@ -41,16 +41,14 @@ def documents(texts) -> pl.DataFrame:
 
 
 def hashed(texts, role, *, dim=8) -> np.ndarray:
-    """Unit vectors by the texts' hashes; the first word alone decides, so that texts may tie."""
+    """Unit vectors by the hash of a text's first word, so that texts may tie."""
     seeds = [int.from_bytes(hashlib.sha256(t.split()[0].encode()).digest()[:4]) for t in texts]
     rows = np.array([np.random.default_rng(seed).standard_normal(dim) for seed in seeds])
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
 @pytest.mark.parametrize(("block_documents", "n"), [(1, 5), (7, 1), (7, 40), (1000, 5)])
-def test_candidates_are_those_of_the_whole_matrix_with_ties_in_order(
-    block_documents, n, monkeypatch
-):
+def test_candidates_equal_a_full_matrix_search_with_stable_ties(block_documents, n, monkeypatch):
     monkeypatch.setattr(personas, "BLOCK_DOCUMENTS", block_documents)
     texts = {f"d{i}": f"t{i % 20} {i}" for i in range(50)}
     people = [f"p{i % 11} {i}" for i in range(40)]  # 11 directions: most cosines tie
@@ -111,7 +109,7 @@ def test_personas_are_read_once_each_and_on_one_line(tmp_path):
     assert read_personas(section(tmp_path, people=people)) == ["A cook in Lyon.", "A poet."]
 
 
-def test_personas_of_batches_with_other_columns_are_read(tmp_path, monkeypatch):
+def test_personas_are_read_from_batches_with_different_columns(tmp_path, monkeypatch):
     batches = [pl.DataFrame({"text": ["A cook."]}), pl.DataFrame({"text": ["A poet."], "n": [1]})]
     read = SourceDocuments(iter(batches))
     monkeypatch.setattr("psibench.generate.personas.read_documents", lambda source: read)

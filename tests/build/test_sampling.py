@@ -50,11 +50,11 @@ MANY = documents(*[10 + i % 30 for i in range(300)])  # lengths 10 to 39, ten of
         (70_000, [3, 3, 3, 3, 2, 2, 2, 2], [10_500] * 4 + [7_000] * 4),  # PosIR
     ],
 )
-def test_quotas_go_by_largest_remainder(n_documents, shares, expected):
+def test_quotas_use_the_largest_remainder(n_documents, shares, expected):
     assert quotas(n_documents, shares) == expected
 
 
-def test_documents_have_their_length_and_bin_in_the_order_of_the_source():
+def test_documents_keep_source_order_with_length_and_bin():
     sampled = draw(documents(5, 30, 12, 20, 40, 41), edges=[10, 20, 40])
     assert sampled.documents.rows() == [
         ("d1", "d1".ljust(30, "x"), "o1", 30, "20-40"),
@@ -72,7 +72,7 @@ def test_documents_have_their_length_and_bin_in_the_order_of_the_source():
 
 
 @pytest.mark.parametrize("n_documents", [None, 20])
-def test_the_draw_depends_neither_on_batches_nor_on_the_order_of_the_source(n_documents):
+def test_the_draw_is_independent_of_batches_and_order(n_documents):
     options = {"edges": [10, 20, 30, 40], "n_documents": n_documents}
     whole = draw(MANY, size=1000, **options)
     for size in (1, 7, 299):
@@ -87,7 +87,7 @@ def test_the_draw_depends_neither_on_batches_nor_on_the_order_of_the_source(n_do
     assert shuffled.sampling.equals(whole.sampling)
 
 
-def test_without_a_fitting_document_the_lengths_seen_are_named():
+def test_an_empty_draw_reports_the_lengths_read():
     with pytest.raises(InputError) as raised:
         draw(documents(5, 9, 3, 77), size=2, edges=[10, 20])
     message = str(raised.value)
@@ -102,7 +102,7 @@ def test_lengths_are_measured_in_the_unit():
     assert length_measure("tokens", "words")(texts).tolist() == [2, 1, 0]
 
 
-# Samples without duplicates: the quotas stay exact, and what goes is told
+# Samples without duplicates: the quotas stay exact, and duplicates are reported
 
 WORDS = [f"w{i}" for i in range(3000)]
 
@@ -120,7 +120,7 @@ def by_priority(frame):
     return sorted(frame.get_column("_id"), key=lambda key: draw_priority(42, key))
 
 
-def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():
+def test_bins_take_their_distinct_texts_by_priority():
     rng = random.Random(0)
     own = [" ".join(rng.choices(WORDS, k=rng.choice((20, 60, 100)))) for _ in range(200)]
     frame = frame_of(own + [rng.choice(own).upper() for _ in range(100)])
@@ -143,7 +143,7 @@ def test_the_first_by_priority_of_a_bin_s_distinct_texts_are_drawn():
     assert set(sampled.duplicates.get_column("item_id")) == dropped
 
 
-def test_a_duplicate_is_a_row_of_the_ledger_naming_what_it_repeats():
+def test_a_duplicate_gets_a_dropped_row_with_the_original():
     rng = random.Random(4)
     text = " ".join(rng.choices(WORDS, k=100))
     changed = text.replace(text.split(" ")[50], "other")
@@ -166,13 +166,13 @@ def test_a_duplicate_is_a_row_of_the_ledger_naming_what_it_repeats():
     assert draw_words(frame, deduplicate="none").documents.height == 3
 
 
-def test_a_reserve_that_is_used_up_is_warned_of(caplog):
+def test_an_exhausted_reserve_gives_a_warning(caplog):
     frame = frame_of(["one text " * 20] * 30)
     with caplog.at_level(logging.WARNING, logger="psibench"):
         sampled = draw_words(frame, edges=[0, 100], n_documents=10, reserve=0.5)
     assert sampled.documents.height == 1
     assert sampled.sampling.rows()[0] == ("0-100", "words", 0, 100, 30, 10, 1, 14)
     assert [record.getMessage() for record in caplog.records] == [
-        "sample: 10 documents of 0-100 words wanted, 1 found (14 duplicates left out, and no more "
-        "than 15 of 30 held: raise sample.reserve); the sample is smaller than asked for"
+        "sample: drew only 1 of the 10 requested documents of 0-100 words (14 duplicates left out, "
+        "and only 15 of 30 were candidates: raise sample.reserve)"
     ]

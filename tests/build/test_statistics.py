@@ -19,7 +19,7 @@ def queries(*spans) -> pl.DataFrame:
     )
 
 
-def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():
+def test_relative_bins_are_right_closed_like_the_buckets():
     # Middles of 100 characters: 5 is the right edge of the first bin, 10 of the second, 6 above 5.
     positions = evidence_positions(queries((0, 1), (4, 6), (5, 7), (9, 11), (99, 100)))
     bins = position_histogram(positions).filter(pl.col("unit") == "relative")
@@ -29,7 +29,7 @@ def test_relative_bins_are_right_closed_as_those_of_the_bucket_scheme():
     assert (bins.row(0)[1:3], bins.row(19)[1:3]) == ((0.0, 0.05), (0.95, 1.0))
 
 
-def test_evidence_that_is_no_one_span_is_counted_apart_and_in_no_bin():
+def test_evidence_without_a_single_span_is_counted_separately():
     asked = queries((0, 1), (50, 51), (0, 0)).with_columns(
         pos_char_span=pl.Series([[0, 1], None, None]),
         pos_char_spans=pl.Series([None, [[0, 4], [90, 99]], None]),

@@ -7,7 +7,7 @@ from built_benchmark import change, table, write_release
 
 from psibench.cli import main
 from psibench.config.sources import PosirReleaseSource
-from psibench.formats.built import BENCHMARK_TABLES
+from psibench.formats.built import DATASET_TABLES
 from psibench.formats.posir import RELEASE_COLUMNS
 from psibench.generate.loaders.posir_release import PosirRelease
 from psibench.tables.job import Job
@@ -51,7 +51,7 @@ def built(root, results, *, prefix_ids=True):
         job = Job(
             "build",
             2,
-            outputs={name: str(folder / f"{name}.parquet") for name in BENCHMARK_TABLES},
+            outputs={name: str(folder / f"{name}.parquet") for name in DATASET_TABLES},
             values={"lang": language, "domains": [d for of, d in PLACES if of == language]},
         )
         for domain in job.domains():
@@ -63,7 +63,7 @@ def built(root, results, *, prefix_ids=True):
                 prefix_ids=prefix_ids,
             )
             made = section.build(count_whitespace_tokens)
-            for name, spec in BENCHMARK_TABLES.items():
+            for name, spec in DATASET_TABLES.items():
                 domain.write(name, getattr(made, name), spec, **SOURCE)
     return results
 

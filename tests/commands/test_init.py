@@ -1,4 +1,4 @@
-"""`psibench init`: the config, and its summary of the texts."""
+"""`psibench init`: what it says of the texts that a config is written for."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_texts_are_counted_and_named_relative_to_the_config(folder, capsys):
+def test_the_texts_are_counted_and_named_as_seen_from_the_config(folder, capsys):
     for name in ("one.txt", "two.md"):
         (folder / "texts" / name).write_text("a text")
     assert main(["init", "mine", "--corpus", "texts"]) == 0
@@ -32,7 +32,9 @@ def test_texts_are_counted_and_named_relative_to_the_config(folder, capsys):
         ({}, "texts/*.txt", "no file or folder matches"),
     ],
 )
-def test_a_missing_corpus_is_refused_before_writing(folder, capsys, files, corpus, said):
+def test_a_corpus_that_is_not_there_is_refused_before_anything_is_written(
+    folder, capsys, files, corpus, said
+):
     for name, content in files.items():
         (folder / "texts" / name).write_bytes(content)
     assert main(["init", "mine", "--corpus", corpus]) == 2
@@ -50,14 +52,14 @@ def test_the_next_commands_can_be_typed_as_they_are_printed(folder, capsys):
 def test_a_profile_is_written_beside_a_config_that_is_there(folder, capsys):
     (folder / "psibench.yaml").write_text("models: [bm25]")
     assert main(["init", "--corpus", "texts", "--profile", "slurm"]) == 2
-    assert "already exists: psibench.yaml" in capsys.readouterr().err
+    assert "psibench.yaml: there already, and kept" in capsys.readouterr().err
     assert not (folder / "slurm").exists()
     assert main(["init", "--profile", "slurm"]) == 0
     assert capsys.readouterr().out.startswith("Written: slurm\nKept: psibench.yaml.\n")
     assert (folder / "slurm" / "config.yaml").is_file()
     assert (folder / "psibench.yaml").read_text() == "models: [bm25]"
     assert main(["init", "--profile", "slurm"]) == 2
-    assert "already exists: slurm" in capsys.readouterr().err
+    assert "slurm: there already, and kept" in capsys.readouterr().err
 
 
 def test_a_file_is_no_folder_for_a_config(folder, capsys):
@@ -66,12 +68,15 @@ def test_a_file_is_no_folder_for_a_config(folder, capsys):
     assert "FOLDER mine is a file; name a folder" in capsys.readouterr().err
 
 
-def test_any_folder_name_survives_the_config(folder, capsys):
+def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
     name = "c\x01\x85\u2028: #tr\U0001f600 'x\""
     (folder / name).mkdir()
     (folder / name / "a.txt").write_text("a text")
     (folder / name / "b.rst").write_text("a text")
     assert main(["init", "mine", "--corpus", name]) == 0
-    assert "Not read: skipped 1 files of unsupported kinds: .rst 1. " in capsys.readouterr().out
+    assert (
+        "Not read: skipped 1 files of unsupported kinds: .rst 1. To include"
+        in capsys.readouterr().out
+    )
     written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))
     assert written["benchmarks"]["my-docs"]["source"]["paths"] == [f"../{name}"]

@@ -1,4 +1,4 @@
-"""Queries drawn by margin under a scripted judge: who is asked about what, and the table."""
+"""Audits by margin under a scripted judge: the drawn pairs and the table."""
 
 import polars as pl
 import pytest
@@ -24,7 +24,7 @@ MARGINS = {
     "unsaid": ("end", 0.9),
     "none": ("end", None),
 }
-# Query -> what the judge says of beginning, middle and end; None: no verdict.
+# Query -> the judge's verdicts on beginning, middle and end; None: no verdict.
 SAID = {
     "failed": (N, Y, N),
     "tie": (N, Y, Y),
@@ -68,7 +68,7 @@ def margins_frame(margins):
     return pl.DataFrame(list(margins.items()), schema=schema, orient="row")
 
 
-def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(tmp_path):
+def test_verdicts_are_counted_by_stratum(tmp_path):
     table = Chain(tmp_path).run()
     columns = ("stratum", "n", "n_unusable", "target_yes", "distractor_no", "exclusive")
     assert table.select(columns).rows() == [
@@ -81,7 +81,7 @@ def test_verdicts_are_counted_by_stratum_and_a_query_that_lacks_one_is_unusable(
     ]
 
 
-def test_wilson_intervals_are_the_published_ones():
+def test_wilson_intervals_equal_published_values():
     # 81 of 263: R. G. Newcombe, Statistics in Medicine 17 (1998), score method.
     low, high = wilson_interval(81 / 263, 263)
     assert (low, high) == (pytest.approx(0.2553, abs=5e-5), pytest.approx(0.3662, abs=5e-5))
@@ -90,7 +90,7 @@ def test_wilson_intervals_are_the_published_ones():
     assert wilson_interval(1.0, 10) == (pytest.approx(10 / 13.841459, rel=1e-6), 1.0)
 
 
-def test_the_audit_sample_takes_so_many_per_stratum_whatever_the_order():
+def test_the_audit_sample_is_independent_of_order():
     margins = margins_frame({f"q{i}": (i - 20) / 40 for i in range(60)} | {"none": None})
     drawn = audit_sample(margins, per_stratum=3, seed=42)
     # Margins -0.5 to 0.975 by 0.025: 20 failed, 4 in each stratum below 0.3, 28 above.

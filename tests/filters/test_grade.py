@@ -1,4 +1,4 @@
-"""Candidates under a scripted judge: what is asked in which round, kept, dropped and counted."""
+"""Grading under a scripted judge: requests per round, kept and dropped candidates, counts."""
 
 import polars as pl
 import pytest
@@ -85,7 +85,7 @@ SIX_GRADES = thirds(
 )
 
 
-def test_targets_are_graded_first_and_the_others_only_where_the_query_is_open(tmp_path):
+def test_targets_are_graded_before_the_other_thirds(tmp_path):
     chain = Chain(tmp_path, "segments", SIX, SIX_GRADES).run()
     assert chain.asked["grade_first"] == [
         "kept--beginning",
@@ -142,7 +142,7 @@ SPAN_GRADES = {
 }
 
 
-def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good(tmp_path):
+def test_documents_are_graded_before_their_removed_part(tmp_path):
     section = Grade(llm="judge", min_lead=4)  # for spans any lead is enough
     chain = Chain(tmp_path, "span", SPANS, SPAN_GRADES, section=section).run()
     names = [row["_id"] for row in SPANS]
@@ -172,9 +172,9 @@ def test_documents_are_graded_first_and_without_the_evidence_where_they_are_good
 SEGMENTS = [
     (["beginning"], (3, 2, 0), (True, "", 1.0)),
     (["middle"], (4, 3, 0), (False, "grade_not_above_others", -1.0)),
-    # A low grade is told first, even where another one leads.
+    # A low grade is the first reason, even if another part leads.
     (["middle"], (4, 2, 4), (False, "grade_low", 2.0)),
-    # Two targets: the best of them, whatever the other one.
+    # Two targets: only the best one counts.
     (["beginning", "middle"], (0, 4, 3), (True, "", 1.0)),
     # No usable grade of one that is not needed.
     (["beginning"], (2, None, 0), (False, "grade_low", 2.0)),
@@ -184,7 +184,7 @@ SEGMENTS = [
 
 
 @pytest.mark.parametrize(("targets", "grades", "expected"), SEGMENTS)
-def test_the_target_has_to_be_graded_three_or_more_and_above_the_others(targets, grades, expected):
+def test_the_target_needs_a_high_and_leading_grade(targets, grades, expected):
     known = grades_frame({("q", p): v for p, v in zip(POSITIONS, grades, strict=True)})
     decided = decide_grades(GRADE, known, candidates_frame({"q": targets}))
     by = None if expected[1] in ("no_target", "no_other_segment") else "judge"

@@ -15,7 +15,7 @@ from psibench.text.segments import POSITIONS
 
 @examples
 @given(wanted=st.lists(some_targets, max_size=30), seed=st.integers(0, 3))
-def test_balancing_equals_taking_each_positions_first_ids_in_hash_order(wanted, seed):
+def test_balancing_takes_each_positions_first_ids_by_hash(wanted, seed):
     targets = {f"q{i}": positions for i, positions in enumerate(wanted)}
     sizes = [sum(name in positions for positions in wanted) for name in POSITIONS]
     if targets and not min(sizes):
@@ -37,7 +37,7 @@ def test_balancing_equals_taking_each_positions_first_ids_in_hash_order(wanted, 
 
 @examples
 @given(order=st.permutations(range(12)), left_out=st.integers(0, 11))
-def test_a_draw_depends_on_the_ids_and_not_on_their_order_or_company(order, left_out):
+def test_a_draw_depends_only_on_the_ids(order, left_out):
     ids = [f"q{i}" for i in range(12)]
     places = draw_order(pl.Series(ids), 42)
     assert sorted(places) == list(range(12))
@@ -76,7 +76,7 @@ def published_tiny(queries, per_position):
     drawn=st.lists(st.tuples(st.integers(0, 25), some_targets), max_size=40),
     per_position=st.integers(1, 8),
 )
-def test_the_tiny_subset_is_the_one_the_authors_code_draws(drawn, per_position):
+def test_the_tiny_subset_equals_that_of_the_authors_code(drawn, per_position):
     rows = [(f"text {number}", tags) for number, tags in drawn]
     queries = targets_frame({f"q{i}": tags for i, (_, tags) in enumerate(rows)})
     queries = queries.with_columns(pl.Series("text", [text for text, _ in rows], dtype=pl.String))

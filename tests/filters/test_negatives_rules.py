@@ -87,7 +87,7 @@ def grade_in_turn(section, decided, known) -> pl.DataFrame:
     votes(JUDGES, OTHERS, st.sampled_from([None, 0, 2, 3, 4])),
     st.integers(1, 3),
 )
-def test_asking_in_turn_drops_the_questions_that_asking_everybody_drops(scores, grades, needed):
+def test_voting_in_turn_drops_the_same_questions(scores, grades, needed):
     section = fineweb(needed=needed)
     made = score_in_turn(section, scores)
     decided = decide_candidates(section, recalled, made)
@@ -109,7 +109,7 @@ def test_asking_in_turn_drops_the_questions_that_asking_everybody_drops(scores, 
 
 @examples
 @given(votes(RERANKERS, PAIRS, any_score), st.sampled_from(["any", "all"]))
-def test_asking_in_turn_removes_the_documents_that_asking_everybody_removes(scores, under):
+def test_voting_in_turn_removes_the_same_documents(scores, under):
     section = PosirNegatives(protocol="posir", recall=RECALL, rerankers=RERANKERS, under=under)
     made = score_in_turn(section, scores)
     decided = decide_candidates(section, recalled, made)
@@ -139,7 +139,7 @@ VOTED = [
     ((0.25, 0.25, 1.0), (False, "", 0.25, "b", 0, 2)),
     # Exactly 0.5 is not above 0.5.
     ((0.5, 1.0, 0.5), (False, "", 0.5, "c", 1, 3)),
-    # A vote that cannot be used is none, and is told where it might have mattered.
+    # An unusable vote does not count, and is reported if it might have mattered.
     ((None, 1.0, 0.0), (False, "unusable_vote", 0.0, "c", 1, 3)),
     ((0.0, 0.0, None), (False, "", 0.0, "b", 0, 2)),
     ((1.0, 0.0, None), (False, "unusable_vote", None, "c", 1, 3)),
@@ -150,7 +150,7 @@ VOTED = [
 
 
 @pytest.mark.parametrize(("values", "expected"), VOTED)
-def test_a_pair_is_a_candidate_if_most_rerankers_score_it_above_one_half(values, expected):
+def test_a_pair_needs_most_rerankers_above_one_half(values, expected):
     names = RERANKERS[: len(values)]
     panel = Votes(protocol="fineweb_posq", rerankers=names)
     scores = pair_scores({("q", "d", by): v for by, v in zip(names, values, strict=True)})
@@ -159,14 +159,14 @@ def test_a_pair_is_a_candidate_if_most_rerankers_score_it_above_one_half(values,
     conform(decided, PAIR_DECISIONS, where="decided")
 
 
-def test_a_pair_without_the_votes_that_decide_is_refused():
+def test_a_pair_without_deciding_votes_is_refused():
     panel = Votes(protocol="fineweb_posq", rerankers=RERANKERS)
-    said = "1 of 1 pairs lack votes of a, b, c .* the first of query 'q' and document 'd'"
+    said = "1 of 1 pairs have too few votes of a, b, c .* the first is query 'q', document 'd'"
     with pytest.raises(InputError, match=said):
         decide_candidates(panel, ONE, pair_scores({("q", "d", "a"): 0.0}))
 
 
-def test_a_question_is_dropped_for_the_best_of_its_false_negatives():
+def test_a_question_is_dropped_for_its_best_false_negative():
     pairs = [("q1", "d1", 3), ("q1", "d4", 4), ("q1", "d2", 4)]
     found = pl.DataFrame(pairs, ["query_id", "doc_id", "score"], orient="row")
     found = found.with_columns(is_positive=pl.lit(True))

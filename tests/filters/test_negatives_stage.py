@@ -171,7 +171,7 @@ def fineweb(tmp_path) -> Chain:
     return chain
 
 
-def test_a_confirmed_question_is_dropped_and_its_passages_stay(fineweb):
+def test_a_confirmed_question_is_dropped_but_passages_are_kept(fineweb):
     assert fineweb.ids("queries") == ["q2", "q3", "q4"]
     assert fineweb.ids("corpus") == ["d4", "d3", "d2", "d1"]
     assert fineweb.read("qrels").rows() == [("q2", "d2", 1), ("q3", "d3", 1), ("q4", "d4", 1)]
@@ -188,8 +188,8 @@ def test_a_confirmed_question_is_dropped_and_its_passages_stay(fineweb):
     ]
 
 
-def test_judgements_say_who_judged_which_pair_how(fineweb):
-    """Nobody is asked about a pair that is decided; a judge is shown whole documents."""
+def test_judgements_list_the_votes_on_each_pair(fineweb):
+    """Decided pairs are not judged again; a judge sees whole documents."""
     shown = fineweb.read("x_pairs", "pairs").row(0)
     assert shown == ("q1--d2", "q1", "d2", "document", "q1 text", "d2 text")
     found = fineweb.read("judgements")
@@ -219,7 +219,7 @@ def test_judgements_say_who_judged_which_pair_how(fineweb):
     ]
 
 
-def test_provenance_names_those_who_scored_and_the_thresholds(fineweb):
+def test_provenance_has_rerankers_judges_and_thresholds(fineweb):
     record = read_provenance(fineweb.path("judgements"))
     assert set(record["revisions"]) == {"reranker:a", "reranker:b", "reranker:c"}
     assert (record["queries_by"], record["llm_backend"]) == ("llm:the-author", "stand-in")
@@ -238,7 +238,7 @@ ABOVE_A = {
 ABOVE_B = ABOVE_A | {("q1", "d2"): 0.25, ("q3", "d1"): 0.75}
 
 
-def test_documents_above_a_positive_leave_with_the_queries_whose_positive_they_were(tmp_path):
+def test_removed_documents_also_remove_their_queries(tmp_path):
     chain = Chain(tmp_path, POSIR)
     decided = chain.decide(PairReranker("a", ABOVE_A), PairReranker("b", ABOVE_B))
     columns = ("query_id", "doc_id", "is_positive", "score", "decided_by")
@@ -285,12 +285,10 @@ COPIES = {("q1", "d1"): 0.5, ("q1", "d2"): 0.75, ("q2", "d2"): 0.5, ("q2", "d1")
     ],
     ids=["fineweb_posq", "posir"],
 )
-def test_where_no_question_would_be_left_the_stage_says_what_to_change(
-    tmp_path, section, grades, advice
-):
+def test_an_empty_result_is_refused_with_advice(tmp_path, section, grades, advice):
     queries, recall = {"q1": "d1", "q2": "d2"}, [("q1", "d2"), ("q2", "d1")]
     chain = Chain(tmp_path, section, queries=queries, recall=recall)
     chain.decide(*(PairReranker(name, COPIES) for name in section.rerankers))
-    with pytest.raises(InputError, match=f"leave none of 2 queries; {advice}"):
+    with pytest.raises(InputError, match=f"none of 2 queries is left; {advice}"):
         chain.remove(grades)
     assert not chain.path("corpus").exists()

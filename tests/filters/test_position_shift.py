@@ -51,7 +51,7 @@ def stage_rows(table, stage) -> dict:
     return {row["target_position"]: row for row in rows}
 
 
-def test_positions_are_rebuilt_backwards_from_the_queries_that_are_left():
+def test_positions_are_rebuilt_backwards_from_the_final_queries():
     table = position_shift(FLOW, LEDGER, LEFT)
     columns = ("stage", "step", "target_position", "n_entered", "n_kept")
     assert table.select(columns).rows() == [
@@ -71,7 +71,7 @@ def test_positions_are_rebuilt_backwards_from_the_queries_that_are_left():
     conform(table, POSITION_SHIFT, where="table")
 
 
-def test_shares_shift_and_test_of_a_stage_worked_out_by_hand():
+def test_shift_of_a_stage_equals_hand_computed_values():
     rows = stage_rows(position_shift(FLOW, LEDGER, LEFT), "agreement")
     assert [rows[p]["share_of_entered"] for p in POSITIONS] == [3 / 8, 2 / 8, 3 / 8]
     assert [rows[p]["share_of_kept"] for p in POSITIONS] == [3 / 5, 1 / 5, 1 / 5]
@@ -85,7 +85,7 @@ def test_shares_shift_and_test_of_a_stage_worked_out_by_hand():
     assert len({row["p_value"] for row in rows.values()}) == 1
 
 
-def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
+def test_a_query_of_two_thirds_counts_at_its_single_tag():
     # 0-14 touches the border at 10: middle by the single-tag rule, as the ledger has it.
     flow = flow_of(("agreement", 1, "questions", 2, 1, 1))
     ledger = attrition_of(("agreement", "questions", M))
@@ -94,7 +94,7 @@ def test_a_query_of_two_thirds_counts_in_that_of_the_single_tag():
     assert rows["all"]["p_value"] is None  # one position alone
 
 
-def test_what_is_dropped_before_evidence_is_located_has_no_place_to_compare():
+def test_stages_before_evidence_is_located_are_left_out():
     flow = flow_of(
         ("propose_questions", 1, "questions", 9, 8, 1),
         ("locate_span", 2, "questions", 8, 4, 4),  # dropped by the third asked for

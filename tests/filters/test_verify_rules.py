@@ -49,7 +49,7 @@ MARGINS_BY_HAND = [
 
 
 @pytest.mark.parametrize(("targets", "a", "b", "expected", "reason"), MARGINS_BY_HAND)
-def test_the_margin_is_the_least_lead_and_equality_passes(targets, a, b, expected, reason):
+def test_the_margin_is_the_smallest_lead_and_equality_passes(targets, a, b, expected, reason):
     scores = segment_scores({("q", "a"): a, ("q", "b"): b})
     section = VerifyMargin(rerankers=["a", "b"], threshold=0.25)
     leads = deciding_leads(section, scores, targets_frame({"q": targets}))
@@ -107,9 +107,7 @@ sections = st.one_of(
     panel=st.permutations(NAMES).flatmap(lambda names: st.integers(1, 3).map(lambda n: names[:n])),
     shuffled=st.randoms(use_true_random=False),
 )
-def test_decisions_equal_the_plain_rule_scored_in_turn_or_all_at_once_in_any_order(
-    drawn, chosen, panel, shuffled
-):
+def test_decisions_equal_the_plain_rule_in_any_order(drawn, chosen, panel, shuffled):
     kind = chosen["kind"]
     section = kind(rerankers=panel, **{k: v for k, v in chosen.items() if k != "kind"})
     candidates = candidates_frame({f"q{i}": targets for i, (targets, _) in enumerate(drawn)})
@@ -171,7 +169,7 @@ def margins_of(queries) -> pl.DataFrame:
     return frame.with_columns(targets=targets)
 
 
-def test_the_cell_table_counts_length_by_position_and_gives_the_budget():
+def test_the_cell_table_counts_cells_and_budgets():
     pools = list(margin_conditions([0.0]))
     table = count_by_cell(margins_of(QUERIES), pools, length_bins=["short", "long", "huge"])
     assert table.select(pl.exclude("threshold")).rows()[-8:] == [

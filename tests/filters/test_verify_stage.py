@@ -1,4 +1,4 @@
-"""Candidates under fake rerankers: what is scored, kept, dropped and counted."""
+"""Verification under fake rerankers: scored, kept and dropped candidates, counts."""
 
 import polars as pl
 from fake_reranker import ENTRY, PairReranker
@@ -97,7 +97,7 @@ def panel() -> tuple[PairReranker, PairReranker]:
     return fake("one", one), fake("two", two)
 
 
-def test_margins_decide_and_only_open_queries_reach_the_second_reranker(tmp_path):
+def test_only_undecided_queries_reach_the_second_reranker(tmp_path):
     chain, (one, two) = controlled(tmp_path), panel()
     chain.run(one, two)
     assert chain.read("rows", "candidates").select("_id", "margin").rows() == [("q2", 0.25)]
@@ -136,7 +136,7 @@ def test_the_margin_tables_count_every_threshold_and_cell(tmp_path):
     ]
 
 
-def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
+def test_a_part_without_text_is_null_and_not_scored(tmp_path):
     rows = [candidate("q1", ["beginning"], [0, 1], length_bin="5-10")]
     chain = Chain(tmp_path, MARGIN, rows, text="ab")  # thirds: "", "", "ab"
     one, two = (fake(name, {("q1", "ab"): 0.5}) for name in ("one", "two"))
@@ -152,7 +152,7 @@ def test_a_part_without_text_is_null_and_shown_to_no_reranker(tmp_path):
     assert chain.read("margin_table", "margin_table").filter(condition="no_margin")["n"][0] == 1
 
 
-def test_a_span_has_to_be_needed_under_every_reranker(tmp_path):
+def test_every_reranker_has_to_need_the_span(tmp_path):
     spans = {"needed": [3, 6], "equal": [0, 3], "late": [6, 9], "whole": [0, 9]}
     rows = [candidate(name, ["middle"], span) for name, span in spans.items()]
     chain = Chain(tmp_path, VerifyNecessity(rerankers=["one", "two"]), rows)
@@ -207,7 +207,7 @@ def test_agreement_then_balancing_are_two_stages(tmp_path):
     assert dropped[1][1] in ("b1", "b2")
 
 
-def test_a_chunk_with_two_tags_passes_by_either_and_is_dropped_under_its_own_third(tmp_path):
+def test_a_chunk_with_two_tags_passes_by_either(tmp_path):
     positions = {"b1": ["beginning", "middle"], "e1": ["middle", "end"]}
     chain = fineweb(tmp_path, positions, balance=False)
     # b1's best third is the beginning, one of its two; e1's best is the beginning, none of them.

@@ -38,7 +38,7 @@ def test_parquet_queries_may_lack_the_optional_columns(tmp_path):
     assert classes == [None, "end", "mixed", None]
 
 
-def test_the_class_of_a_query_with_tags_alone_is_the_one_tag_or_mixed(tmp_path):
+def test_queries_with_only_tags_get_a_class(tmp_path):
     # Twice the same tag is one; a query with a span has its class from there.
     tags = {"q1": ["end"], "q2": ["middle", "end"], "q3": ["end", "end"], "q4": []}
     lines = [json.dumps({"_id": name, "positions": own}) for name, own in tags.items()]
@@ -88,7 +88,7 @@ def test_qrels_formats_give_the_same(tmp_path, name, content):
     assert read_qrels(tmp_path / name).rows() == QRELS == read_qrels(tmp_path / "q.parquet").rows()
 
 
-def test_relevant_documents_that_a_corpus_lacks_stay_beside_one_that_it_has(caplog):
+def test_missing_relevant_documents_stay_if_another_exists(caplog):
     rows = [("q1", "d1", 1), ("q1", "lost", 2), ("q2", "lost", 1), ("q3", "d1", 1), ("q3", "x", 0)]
     qrels = pl.DataFrame(rows, schema=["query-id", "corpus-id", "score"], orient="row")
     kept = qrels_of_corpus(qrels, pl.Series(["d1"]), source="mine")

@@ -12,7 +12,7 @@ def write(tmp_path, *lines, name="grades.csv"):
     return path
 
 
-def test_grades_are_read_and_other_columns_are_left_out(tmp_path):
+def test_grades_are_read_and_other_columns_ignored(tmp_path):
     plain = write(tmp_path, HEADER, "fra-Latn,law,d1,5,4,3,2", name="a.csv")
     named = write(tmp_path, f"text,{HEADER}", '"a, b",ara-Arab,game,d1, 1 ,1,1,1', name="b.csv")
     assert read_human_grades([plain, named]).drop("path").rows() == [
@@ -28,6 +28,6 @@ def test_grades_are_read_and_other_columns_are_left_out(tmp_path):
         ([HEADER, "fra-Latn,law,d1,5,4,3,6"], r"line 2 .*\n  style: found '6'"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused_with_its_place(tmp_path, lines, message):
+def test_an_invalid_file_is_refused_with_its_line(tmp_path, lines, message):
     with pytest.raises(InputError, match=message):
         read_human_grades([write(tmp_path, *lines)])

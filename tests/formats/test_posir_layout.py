@@ -1,4 +1,4 @@
-"""The layout of PosIR's release: what is found, what is read, what is refused."""
+"""The layout of PosIR's release: folders, tables and refusals."""
 
 from types import SimpleNamespace
 
@@ -34,7 +34,7 @@ def lay_out(root, *, language="eng-Latn", domain="game", place="{table}/test.par
     return str(root)
 
 
-def test_languages_and_domains_are_found_sorted_and_other_folders_left_aside(tmp_path):
+def test_languages_and_domains_are_listed_sorted(tmp_path):
     for language, domain in (("spa-Latn", "game"), ("eng-Latn", "mining"), ("eng-Latn", "game")):
         lay_out(tmp_path, language=language, domain=domain)
     (tmp_path / ".cache").mkdir()
@@ -61,7 +61,7 @@ def test_a_dataset_is_read_in_the_published_columns(tmp_path, place):
         ({"queries": QUERIES.drop("pos_char_span")}, r"missing columns pos_char_span; found"),
         (
             {"queries": QUERIES.with_columns(pos_char_span=pl.Series([[1, 2, 3]]))},
-            r"a pos_char_span has not two numbers",
+            r"a pos_char_span lacks two numbers",
         ),
         (
             {"qrels": QRELS.with_columns(score=pl.lit(0.5))},
@@ -74,15 +74,15 @@ def test_a_dataset_is_read_in_the_published_columns(tmp_path, place):
         ({"corpus": pl.concat([CORPUS, CORPUS])}, r"ids that occur twice: 'a', 'b' \(2 in all\)"),
     ],
 )
-def test_what_is_no_dataset_is_refused_with_its_file(tmp_path, tables, message):
+def test_invalid_datasets_are_refused_with_their_file(tmp_path, tables, message):
     with pytest.raises(InputError, match=message) as refused:
         read_dataset(lay_out(tmp_path, **tables), **ENGLISH)
     assert str(tmp_path / "eng-Latn" / "game") in str(refused.value)
 
 
-def test_a_folder_without_languages_or_with_a_domain_that_is_no_id_is_refused(tmp_path):
+def test_invalid_release_folders_are_refused(tmp_path):
     (tmp_path / "notes").mkdir()
-    with pytest.raises(InputError, match="no release; found notes, expected"):
+    with pytest.raises(InputError, match="not a release; found notes, expected"):
         discover(str(tmp_path))
     with pytest.raises(InputError, match="rename the folder"):
         discover(lay_out(tmp_path, domain="Game"))
@@ -117,7 +117,7 @@ def hub(tmp_path, monkeypatch):
     return SimpleNamespace(root=root, calls=calls)
 
 
-def test_a_release_on_the_hub_is_read_file_by_file_at_its_revision(hub):
+def test_a_hub_release_is_read_at_its_revision(hub):
     lay_out(hub.root, place="{table}.parquet")
     tables = read_dataset("owner/release", **ENGLISH, revision="abc")
     assert tables.corpus.equals(CORPUS)
@@ -127,6 +127,6 @@ def test_a_release_on_the_hub_is_read_file_by_file_at_its_revision(hub):
     assert asked[0] == "eng-Latn/game/corpus/test.parquet"
 
 
-def test_a_hub_without_the_dataset_says_what_to_check(hub):
+def test_a_missing_hub_dataset_is_refused_with_advice(hub):
     with pytest.raises(InputError, match=r"no such folder .* cannot be loaded \(OSError: 404\)"):
         read_dataset("owner/other", **ENGLISH)

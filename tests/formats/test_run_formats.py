@@ -49,7 +49,7 @@ def test_parquet_is_read_without_its_rank(tmp_path):
     ("name", "model"),
     [("org/model", "org/model"), ("no_model_name/available", "Task"), (None, "Task")],
 )
-def test_mteb_file_names_its_model_unless_mteb_knew_none(tmp_path, name, model):
+def test_an_mteb_file_gives_the_model_name_if_known(tmp_path, name, model):
     meta = {"model_name": name, "revision": "abc"}
     content = {"mteb_model_meta": meta, "default": {"test": MTEB_PART}}
     found = read_run(write(tmp_path / "Task.json", json.dumps(content)))
@@ -57,7 +57,7 @@ def test_mteb_file_names_its_model_unless_mteb_knew_none(tmp_path, name, model):
 
 
 def test_a_frame_of_pyterrier_is_read_by_docno(tmp_path):
-    """Its `docid` is a number of its own; ranks begin at 0."""
+    """Its `docid` is an internal number; ranks begin at 0."""
     ids = {"qid": "query_id", "docno": "doc_id", "score": "score"}
     frame = FRAME.select(**ids, docid=pl.Series([7, 2, 7]), rank=pl.Series([0, 1, 0]))
     frame.write_csv(tmp_path / "p.csv")
@@ -93,7 +93,7 @@ def test_a_headerless_tsv_of_ranks_is_msmarcos(tmp_path, name):
     "numbers",
     [(3, 2, 1), (1, 1, 2), (10, 20, 30), (1, 1.5, 2)],
 )
-def test_whole_numbers_without_a_header_that_are_no_ranks_are_not_reversed(tmp_path, numbers):
+def test_headerless_scores_are_not_read_as_ranks(tmp_path, numbers):
     rows = [f"q{i % 2}\td{i}\t{1 + i // 2}" for i in range(4)]
     rows += [f"q2\td{i}\t{number}" for i, number in enumerate(numbers)]
     path = write(tmp_path / "r.tsv", "\n".join(rows))
@@ -102,7 +102,7 @@ def test_whole_numbers_without_a_header_that_are_no_ranks_are_not_reversed(tmp_p
     assert read_run(path, run_format="msmarco").frame["score"][-1] == -numbers[-1]
 
 
-def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
+def test_an_mteb_file_with_several_parts_needs_a_choice(tmp_path):
     content = {"en": {"test": MTEB_PART, "dev": {}}, "de": {"test": {}}}
     path = write(tmp_path / "p.json", json.dumps(content))
     with pytest.raises(InputError, match=r"3 parts \(de/test, en/dev, en/test\)"):
@@ -120,12 +120,12 @@ def test_mteb_file_with_several_parts_needs_one_named(tmp_path):
         ("run.trec", {"run_format": "xml"}, f"supported: {', '.join(RUN_FORMATS)}"),
     ],
 )
-def test_an_unknown_format_and_a_part_of_none_are_refused(tmp_path, name, options, message):
+def test_unknown_formats_and_parts_are_refused(tmp_path, name, options, message):
     with pytest.raises(InputError, match=message):
         read_run(write(tmp_path / name, TREC), **options)
 
 
-def test_comments_of_a_trec_run_are_no_rows(tmp_path):
+def test_comments_of_a_trec_run_are_ignored(tmp_path):
     # MS MARCO's ids hold the sign, too: it is a comment at the start of a line alone.
     (tmp_path / "a.trec").write_text("# tag\nq Q0 d#1 1 2.0 r\n#q Q0 d2 2 1.0 r\n")
     found = read_run(tmp_path / "a.trec").frame

@@ -170,8 +170,8 @@ def test_a_language_is_native_in_one_benchmark_and_a_translation_in_another():
     ("section", "message"),
     [
         (controlled(corpora=[{"domain": "a", "source": DOCS}]), "give either `source`"),
-        (several(("a", "eng-Latn"), ("a", "eng-Latn")), "named more than once: a in eng-Latn"),
-        (several(("all", "eng-Latn")), "'all' stands for all domains"),
+        (several(("a", "eng-Latn"), ("a", "eng-Latn")), "listed more than once: a in eng-Latn"),
+        (several(("all", "eng-Latn")), "'all' means all domains"),
         (several(("a", "spa-Latn"), translate=translate("deu-Latn")), "there is no corpus"),
         (controlled(translate=translate("eng-Latn")), "a language the benchmark is read in"),
         (controlled(cross_lingual=["spa-Latn-eng-Latn"]), "the benchmark has no spa-Latn"),

@@ -77,11 +77,11 @@ def test_a_recipe_has_the_rule_of_its_paper_or_another_s(recipe, own, rule, kind
         ),
         (
             {"audit": {"llm": "stand-in"}},
-            "benchmarks.b: audit goes by strata of the margin: it needs `verify` with `rule: ",
+            "benchmarks.b: audit draws queries by margin, so it needs `verify` with `rule: ",
         ),
         (
             {"false_negatives": FINEWEB_NEGATIVES | {"needed": 4}},
-            "benchmarks.b.false_negatives: needed is 4, but there are 3 judges",
+            "benchmarks.b.false_negatives: needed is 4, but there are only 3 judges",
         ),
         (
             {"false_negatives": FINEWEB_NEGATIVES | {"judges": ["stand-in", "nobody", "x"]}},

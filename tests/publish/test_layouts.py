@@ -6,7 +6,7 @@ import shutil
 import polars as pl
 import pytest
 import yaml
-from built_benchmark import BENCHMARK_TABLES, DOMAINS, LANGUAGES, change, make_benchmark, table
+from built_benchmark import DATASET_TABLES, DOMAINS, LANGUAGES, change, make_benchmark, table
 
 import psibench
 from psibench.cli import main
@@ -102,7 +102,7 @@ def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(tmp_
 
 def test_a_pair_without_a_run_or_a_domain_of_the_queries_language_is_not_written(tmp_path, results):
     uneven = shutil.copytree(results, tmp_path / "uneven")
-    for name in BENCHMARK_TABLES:
+    for name in DATASET_TABLES:
         change(uneven, "deu-Latn", name, "mining", lambda rows: rows.clear())
     assert export(uneven, tmp_path / "out", "trec") == 0
     asked = {path.parent.name for path in (tmp_path / "out").glob("*/topics.tsv")}

@@ -148,8 +148,8 @@ def test_score_and_evaluate_refuse_the_same_rankings(tmp_path, results, capsys, 
 @pytest.mark.parametrize(
     ("rankings", "message"),
     [
-        ({}, "holds none of the queries; found no rows"),
-        ({"another": {DOCS[0]: 1.0}}, "holds none of the queries; found 'another'"),
+        ({}, "has none of the queries; found no rows"),
+        ({"another": {DOCS[0]: 1.0}}, "has none of the queries; found 'another'"),
         ({FIRST[0]: {DOCS[0]: 1.0}, "another": {DOCS[0]: 1.0}}, "not among the queries: 'another'"),
         ({FIRST[0]: {"d99": 1.0}}, "'d99'"),
         ({FIRST[0]: {DOCS[0]: [1]}}, "expected"),
@@ -164,7 +164,7 @@ def test_score_and_evaluate_refuse_other_ids_and_shapes(
 
 
 def test_a_list_for_rankings_is_refused_with_the_form_that_is_expected(results):
-    expected = r"mine, deu-Latn/game: .*\{query id: \{document id: score\}\}.* got \['game/d1'\]"
+    expected = r"mine, deu-Latn/game: .*\{query id: \{document id: score\}\}.* found \['game/d1'\]"
     with pytest.raises(InputError, match=expected):
         psibench.evaluate(lambda queries, corpus, *, k: ["game/d1"], results, model="mine")
 
@@ -202,7 +202,10 @@ def test_plain_ids_among_chunks_are_whole_documents(results):
         # Half of the queries; every step between the scores; all scores.
         (lambda i: 1 - i / 100, {"no results for 106 queries"}),
         # float32 has steps of 64 at 1e9: scores that fall by .1 are one.
-        (lambda i: 1e9 - i / 10, {"no results", "less than 32 bits hold: 18 of 18", "tied: 20"}),
+        (
+            lambda i: 1e9 - i / 10,
+            {"no results", "32-bit floats: 18 of 18", "tied: 20"},
+        ),
         (lambda i: i / 100, {"no results", "contradict the order of the results: in 22 of 22"}),
         (lambda i: 1.0, {"no results", "mostly tied: 20 of the 20"}),
     ],
@@ -221,7 +224,7 @@ def test_score_and_evaluate_warn_of_the_same(tmp_path, results, capsys, caplog, 
 
 
 def test_a_few_scores_that_become_equal_are_no_warning():
-    # Of 200 neighbouring pairs one differs by less than 32 bits hold.
+    # Of 200 neighbouring pairs one differs by less than the precision of 32-bit floats.
     rows = [(f"q{i}", d, s) for i in range(200) for d, s in (("a", 1.0), ("b", 0.5))]
     rows[1] = ("q0", "b", 1.0 - 1e-9)
     frame = pl.DataFrame(rows, schema=["query_id", "doc_id", "score"], orient="row")
@@ -242,11 +245,11 @@ def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
     pl.DataFrame(rows, columns, orient="row").write_parquet(results / "statistics.parquet")
     psibench.evaluate(shared_words, results)
     warnings = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
-    assert "no part of the last one: deu-Latn/game; delete" in warnings[0]
+    assert "that the last run did not make: deu-Latn/game; delete" in warnings[0]
 
 
 def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
-    with pytest.raises(InputError, match=r"no table data/LANGUAGE/corpus.parquet"):
+    with pytest.raises(InputError, match=r"has no table data/LANGUAGE/corpus.parquet"):
         psibench.evaluate(shared_words, tmp_path)
     _, queries = write_texts(tmp_path / "data" / "eng-Latn", domain="law")
     queries.unlink()

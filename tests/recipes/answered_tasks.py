@@ -1,4 +1,4 @@
-"""Tasks of recipes asked of the stand-in's rules in process, and documents to ask about."""
+"""Tasks of recipes answered by the stand-in's rules in process, and documents for them."""
 
 import hashlib
 import json
@@ -76,5 +76,5 @@ def gather(task, section, tables, replies) -> Gathered:
 
 
 def reasons(gathered) -> dict[str, str]:
-    """Item id -> reason of what was dropped."""
+    """Id of a dropped item -> reason."""
     return dict(gathered.dropped.select("item_id", "reason").iter_rows())

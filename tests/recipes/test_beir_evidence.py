@@ -99,7 +99,7 @@ def scifact(tmp_path: Path) -> tuple[str, dict]:
     return path, {"layout": "scifact", "source": files(claims), "documents": files(abstracts)}
 
 
-def test_scifacts_sentences_are_found_where_they_belong_and_the_title_is_in_front(tmp_path):
+def test_scifacts_sentences_are_located_after_the_title(tmp_path):
     path, evidence = scifact(tmp_path)
     built = build(path, evidence)
     assert found(built) == {
@@ -112,7 +112,7 @@ def test_scifacts_sentences_are_found_where_they_belong_and_the_title_is_in_fron
     assert built.corpus.filter(_id="4983")["text"].to_list() == [whole]
     span = built.queries.filter(_id="1")["pos_char_span"].to_list()[0]
     assert span == [len(whole) - len(THIRD), len(whole)]
-    # BEIR's qrels as they are, of the split alone.
+    # BEIR's qrels of only the split, unchanged.
     assert built.qrels.rows() == [("1", "4983", 1), ("3", "17", 1), ("5", "18", 1)]
 
 
@@ -180,7 +180,7 @@ HOTPOT = {
 }
 
 
-def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(tmp_path):
+def test_hotpotqas_first_fact_is_located_by_its_title(tmp_path):
     path = write_beir(
         tmp_path / "hotpotqa",
         {
@@ -202,7 +202,7 @@ def test_hotpotqas_first_supporting_fact_is_found_by_the_title_of_its_paragraph(
 
 
 @pytest.mark.parametrize("labels", [("SUPPORTS", "NOT_ENOUGH_INFO"), (0, 2)])
-def test_climate_fevers_sentences_that_say_something_are_found_by_their_words(tmp_path, labels):
+def test_climate_fevers_evidence_is_located_by_its_words(tmp_path, labels):
     path = write_beir(
         tmp_path / "climate-fever",
         {"Polar_bear": ("Polar bear", "Polar bears live on ice. The ice melts. They swim.")},
@@ -234,7 +234,7 @@ def test_climate_fevers_sentences_that_say_something_are_found_by_their_words(tm
     }
 
 
-def test_quotes_say_what_is_evidence_in_any_other_dataset(tmp_path):
+def test_quotes_give_the_evidence_of_other_datasets(tmp_path):
     path = write_beir(
         tmp_path / "mine",
         {"d1": ("", "雨が降る。道が濡れる。傘をさす。"), "d2": ("", "Nothing here.")},
@@ -257,7 +257,7 @@ def test_quotes_say_what_is_evidence_in_any_other_dataset(tmp_path):
 # --- MS MARCO
 
 
-def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_path):
+def test_msmarcos_passage_is_located_in_the_relevant_documents(tmp_path):
     """Documents of the document ranking, and the passages of the passage ranking."""
     path = write_beir(
         tmp_path / "documents",
@@ -295,14 +295,14 @@ def test_msmarcos_relevant_passage_is_looked_for_in_the_relevant_documents(tmp_p
     assert alone.qrels.rows() == built.qrels.rows()
 
 
-# --- Evidence that stands several times in its document
+# --- Evidence that occurs several times in its document
 
 CONTENTS = "Contents: zinc lowers fever in mice. Iron rusts."
 
 
 @pytest.mark.parametrize("layout", ["quotes", "climate-fever", "msmarco", "scifact"])
 @pytest.mark.parametrize("is_twice", [True, False])
-def test_evidence_that_stands_twice_has_no_place(tmp_path, layout, is_twice):
+def test_evidence_that_occurs_twice_has_no_span(tmp_path, layout, is_twice):
     # A contents list and the end of the document: neither place is known to be meant.
     text = f"{CONTENTS if is_twice else ''} Filler. {FIRST}".strip()
     path = write_beir(
@@ -357,7 +357,7 @@ configs:
 """Configurations of mteb/scifact, as its card has them; other datasets are laid out alike."""
 
 
-def test_a_dataset_as_mteb_keeps_it_on_the_hub_is_the_same_as_beirs_folder(tmp_path, monkeypatch):
+def test_mtebs_hub_dataset_equals_beirs_folder(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     path, evidence = scifact(tmp_path)
     expected = build(path, evidence)
@@ -392,7 +392,7 @@ def test_a_dataset_as_mteb_keeps_it_on_the_hub_is_the_same_as_beirs_folder(tmp_p
 # --- What is refused, dropped and recorded
 
 
-def test_a_query_whose_positive_is_not_in_the_corpus_is_dropped_with_the_reason(tmp_path):
+def test_a_query_without_a_positive_in_the_corpus_is_dropped(tmp_path):
     path, evidence = scifact(tmp_path)
     with (Path(path) / "qrels" / "test.tsv").open("a") as file:
         file.write("\n9\t404\t1")
@@ -404,9 +404,7 @@ def test_a_query_whose_positive_is_not_in_the_corpus_is_dropped_with_the_reason(
 
 
 @pytest.mark.parametrize("relevant_only", [False, True])
-def test_relevant_documents_that_are_not_in_the_corpus_count_as_trec_eval_counts_them(
-    tmp_path, relevant_only
-):
+def test_missing_relevant_documents_count_as_in_trec_eval(tmp_path, relevant_only):
     path, evidence = scifact(tmp_path)
     more = [("1", "404", 2), ("1", "405", 1), ("3", "406", 1), ("3", "407", 0), ("9", "408", 1)]
     with (Path(path) / "qrels" / "test.tsv").open("a") as file:
@@ -438,19 +436,19 @@ def test_evidence_of_another_dataset_is_refused(tmp_path):
     other = jsonl(
         tmp_path / "other.jsonl", {"id": 77, "evidence_doc_id": "", "evidence_sentences": []}
     )
-    with pytest.raises(InputError, match=r"none of 3 queries was found.*not_annotated"):
+    with pytest.raises(InputError, match=r"no evidence for any of the 3 queries.*not_annotated"):
         build(path, evidence | {"source": files(other)})
 
 
-def test_a_record_in_another_layout_is_named(tmp_path):
+def test_a_record_in_another_layout_is_refused(tmp_path):
     path, evidence = scifact(tmp_path)
-    with pytest.raises(InputError, match=r"claims_dev.jsonl, line 1: not fever's layout"):
+    with pytest.raises(InputError, match=r"claims_dev.jsonl, line 1: not in the layout fever"):
         build(path, evidence | {"layout": "fever"})
-    with pytest.raises(InputError, match=r"line 1: not hotpotqa's layout .*KeyError"):
+    with pytest.raises(InputError, match=r"line 1: not in the layout hotpotqa .*KeyError"):
         build(path, {"layout": "hotpotqa", "source": evidence["source"]})
 
 
-def test_numbered_sentences_need_their_documents_and_quotes_have_none():
+def test_only_numbered_sentences_need_documents():
     with pytest.raises(ValidationError, match="layout fever needs `documents`"):
         section("x", {"layout": "fever", "source": files("a.jsonl")})
     with pytest.raises(ValidationError, match="layout quotes has no `documents`"):
@@ -459,7 +457,7 @@ def test_numbered_sentences_need_their_documents_and_quotes_have_none():
         )
 
 
-def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tmp_path):
+def test_a_folder_without_its_files_is_refused(tmp_path):
     path, evidence = scifact(tmp_path)
     assert [Path(one).name for one in section(path, evidence).files()] == [
         *("corpus.jsonl", "queries.jsonl", "test.tsv"),
@@ -480,7 +478,7 @@ def test_a_folder_without_its_files_is_refused_and_a_name_on_the_hub_has_none(tm
 
 
 @pytest.mark.parametrize("setting", ["auto", "remove", "keep"])
-def test_a_relevant_document_of_the_querys_id_needs_a_word(tmp_path, setting):
+def test_a_relevant_document_with_the_querys_id_needs_a_setting(tmp_path, setting):
     path = write_beir(tmp_path / "b", {"1": ("", FIRST)}, {"1": "zinc"}, [("1", "1", 1)])
     quotes = jsonl(tmp_path / "q.jsonl", {"query_id": "1", "document_id": "1", "quotes": FIRST})
     given = {"layout": "quotes", "source": files(quotes)}

@@ -43,13 +43,13 @@ def test_evidence_first_and_last_are_two_queries_on_one_article(tmp_path):
         ("p00000-1", "Who?", "p00000-a", [0, 14], "beginning", "Engine"),
         ("p00000-2", "Who?", "p00000-b", [26, 40], "end", "Engine"),
         ("p00001-1", "When?", "p00001-b", [0, 14], "beginning", "Engine"),
-        # by what the release says: the middle of this span is in the second third
+        # from the release; the middle of this span is in the second third
         ("p00001-2", "When?", "p00001-a", [5, 19], "end", "Engine"),
     ]
     assert built.qrels.rows() == [(*row, 1) for row in built.queries["_id", "pos_corpus_id"].rows()]
 
 
-def test_evidence_that_stands_twice_has_a_class_and_no_span(tmp_path):
+def test_evidence_that_occurs_twice_has_only_a_class(tmp_path):
     built = build(tmp_path, record(second=f"{EVIDENCE} {REST} {EVIDENCE}"))
     assert built.queries.select("pos_char_span", "target_position").rows() == [
         ([0, 14], "beginning"),
@@ -61,7 +61,7 @@ def test_evidence_that_stands_twice_has_a_class_and_no_span(tmp_path):
     ("subset", "asked"),
     [("brevity_bias", "2"), ("answer_importance", "1")],
 )
-def test_other_pairs_are_asked_for_what_mteb_wants_first(tmp_path, subset, asked):
+def test_other_subsets_have_mtebs_positive(tmp_path, subset, asked):
     found = record("Who?", EVIDENCE, f"{EVIDENCE} {REST}")
     renamed = record("Who?", "It is she .", "It is he .")
     built = build(tmp_path, found, renamed, subset=subset)
@@ -73,7 +73,7 @@ def test_other_pairs_are_asked_for_what_mteb_wants_first(tmp_path, subset, asked
     ]
 
 
-def test_a_text_of_two_pairs_is_there_once_and_a_pair_of_one_text_is_dropped(tmp_path):
+def test_shared_texts_merge_and_identical_pairs_are_dropped(tmp_path):
     built = build(tmp_path, record(), record("By whom?"), record("Why?", "Same .", " Same ."))
     assert built.corpus["_id"].to_list() == ["p00000-a", "p00000-b"]
     assert built.queries["pos_corpus_id"].to_list() == ["p00000-a", "p00000-b"] * 2
@@ -83,7 +83,7 @@ def test_a_text_of_two_pairs_is_there_once_and_a_pair_of_one_text_is_dropped(tmp
     ]
 
 
-def test_a_record_of_texts_alone_is_a_cluster_of_its_own(tmp_path):
+def test_a_record_without_an_article_is_a_separate_cluster(tmp_path):
     bare = {"query": "Who?", "document_1": "A b .", "document_2": "B a ."}
     built = build(tmp_path, bare, bare | {"document_1": "C .", "document_2": "D ."})
     assert built.queries["cluster"].to_list() == ["p00000"] * 2 + ["p00001"] * 2
@@ -98,9 +98,9 @@ def test_a_record_of_texts_alone_is_a_cluster_of_its_own(tmp_path):
         ([record(second=" ")], "line 1: document_2 is blank"),
         ([record(query=None)], "line 1: field 'query' is null, expected text"),
         ([record(evidence_sents=["a b"])], "line 1: evidence_sents is .*lists of words"),
-        ([record("Who?", "a", "a")], "no pair of documents that differ in 1 record"),
+        ([record("Who?", "a", "a")], "the two documents are identical in all 1 records"),
     ],
 )
-def test_records_that_are_no_pairs_are_refused_with_their_place(tmp_path, records, message):
+def test_invalid_records_are_refused_with_their_origin(tmp_path, records, message):
     with pytest.raises(InputError, match=message):
         build(tmp_path, *records)

@@ -53,7 +53,7 @@ def query_reply(position, query, answer="x", *, doc_id="d0", k=None) -> Replied:
         ("3", "3", False),
     ],
 )
-def test_a_persona_is_listed_if_it_is_a_candidate_word_by_word(reply, persona, is_listed):
+def test_a_persona_is_listed_if_its_words_match_a_candidate(reply, persona, is_listed):
     tables = {"documents": documents([TEXT]), "persona_candidates": candidates("d0")}
     replies = [configuration_reply("d0", reply)]
     gathered = gather(CHOOSE_CONFIGURATION, CHOOSE, tables, replies)
@@ -70,7 +70,7 @@ def test_a_blank_persona_drops_the_document():
     assert gathered.flow == (Flow("documents", 2, 1),)
 
 
-def test_each_third_of_each_configured_document_is_asked_for():
+def test_each_third_of_each_configured_document_is_an_item():
     tables = {
         "documents": documents([TEXT, "Unconfigured text.", TEXT]),
         "choose_configuration": configurations("d2", "d0"),
@@ -95,7 +95,7 @@ def test_each_third_of_each_configured_document_is_asked_for():
         ("abc\n\n\u3000def", ["d0-middle-0", "d0-middle-1"]),
     ],
 )
-def test_thirds_without_text_are_not_asked_for_and_accounted_for(text, blank):
+def test_thirds_without_text_are_dropped_without_a_request(text, blank):
     tables = {"documents": documents([text]), "choose_configuration": configurations("d0")}
     items = GENERATE_POSITIONAL_QUERY.items(tables, TWICE)
     replies = [
@@ -144,9 +144,7 @@ def test_a_query_is_a_candidate_with_its_segment_as_evidence():
         ("end", "e", "closed. Some were saved. Rail again."),  # at several places
     ],
 )
-def test_the_evidence_of_what_filters_leave_is_the_sentence_of_the_answer(
-    position, answer, evidence
-):
+def test_evidence_is_narrowed_to_the_sentence_of_the_answer(position, answer, evidence):
     text = "Salt was boiled here. It was sold. Then a railway came. The old works closed. "
     text += "Some were saved. Rail again."
     tables = {"documents": documents([text]), "choose_configuration": configurations("d0")}

@@ -1,4 +1,4 @@
-"""Documents without queries: the draw of PosQ's authors for table 4, and disjoint parts of it."""
+"""Documents without queries: the draw of PosQ's authors for table 4, and disjoint parts."""
 
 import json
 import random
@@ -18,7 +18,7 @@ def build(path, **fields):
 
 @pytest.fixture
 def texts(tmp_path) -> list[str]:
-    """Two hundred texts of 1 to 20 words, some of them twice, some with a blank at an end."""
+    """Two hundred texts of 1 to 20 words, some repeated, some with a blank at an end."""
     rng = random.Random(7)
     made = [" ".join(rng.choices("àbcdé中😀", k=rng.randint(1, 20))) for _ in range(190)]
     made += [*made[:8], f" {made[9]}", f"{made[10]} "]
@@ -27,7 +27,7 @@ def texts(tmp_path) -> list[str]:
     return made
 
 
-def test_the_draw_is_that_of_the_authors_script_and_the_others_have_a_reason(tmp_path, texts):
+def test_the_draw_equals_that_of_the_authors_script(tmp_path, texts):
     # Their steps on the same texts: distinct, strict bounds, sorted, seed 1, shuffled, the first.
     wanted = [text for text in set(texts) if 5 < len(text.split(" ")) < 15]
     wanted.sort()
@@ -47,7 +47,7 @@ def test_the_draw_is_that_of_the_authors_script_and_the_others_have_a_reason(tmp
     assert not set(built.dropped["item_id"]) & set(built.corpus["_id"])
 
 
-def test_parts_of_the_draw_are_disjoint_and_make_up_the_whole(tmp_path, texts):
+def test_parts_of_the_draw_are_disjoint_and_complete(tmp_path, texts):
     whole, first, rest = (
         build(tmp_path / "texts.jsonl", n_documents=100, part=part).corpus["_id"].to_list()
         for part in ([0, 1], [0, 0.25], [0.25, 1])
@@ -56,6 +56,6 @@ def test_parts_of_the_draw_are_disjoint_and_make_up_the_whole(tmp_path, texts):
     assert first + rest == whole
 
 
-def test_no_document_left_says_how_many_there_were(tmp_path, texts):
-    with pytest.raises(InputError, match=r"no document is left of 200 \(0 distinct ones"):
+def test_an_empty_draw_is_refused_with_the_counts(tmp_path, texts):
+    with pytest.raises(InputError, match=r"no document is left of 200 \(0 distinct documents"):
         build(tmp_path / "texts.jsonl", words=[100, 200])

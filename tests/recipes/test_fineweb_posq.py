@@ -1,4 +1,4 @@
-"""The two tasks of FineWeb-PosQ, asked of the stand-in's rules in process, and their drops."""
+"""The two tasks of FineWeb-PosQ, answered by the stand-in's rules, and their dropped items."""
 
 import polars as pl
 import pytest
@@ -40,7 +40,7 @@ def refusals(gathered):
     return gathered.dropped.select("item_id", "reason", "detail").rows()
 
 
-def test_a_blank_summary_is_dropped_and_its_document_gives_no_chunks():
+def test_a_document_with_a_blank_summary_has_no_chunks():
     replies = [
         Replied("d0", "d0", None, {"summary": " \n"}),
         Replied("d1", "d1", None, {"summary": " In short. "}),
@@ -55,7 +55,7 @@ def test_a_blank_summary_is_dropped_and_its_document_gives_no_chunks():
     assert {item.doc_id for item in items} == {"d1"}
 
 
-def test_a_chunk_is_one_item_with_its_summary_and_its_third():
+def test_each_chunk_is_an_item_with_summary_and_third():
     summaries = pl.DataFrame({"_id": ["d0"], "summary": ["In short."]})
     items = list(GENERATE_QUESTIONS.items(TABLES | {"summarise": summaries}, questions_section()))
     # A third is 108 characters. word0 to word15 are [0, 101), word16 to word31 [102, 213); the
@@ -74,7 +74,7 @@ def test_a_chunk_is_one_item_with_its_summary_and_its_third():
     assert load_prompt(PROMPTS / "generate_questions.md").render(items[1].values)
 
 
-def test_candidates_know_their_chunk_and_what_the_reply_said():
+def test_candidates_have_their_chunk_and_the_replied_values():
     gathered = gather(reply(("Which word? ", " word17")), reply(("Where?", "here"), item="d0-c1"))
     first, second = gathered.rows.iter_rows(named=True)
     assert first == {
@@ -85,14 +85,14 @@ def test_candidates_know_their_chunk_and_what_the_reply_said():
         "target_position": "beginning",
         "answer": "word17",
         "type": "simple",
-        "answer_in_chunk": False,  # word17 stands in the chunk after it
+        "answer_in_chunk": False,  # word17 is in the next chunk
         "chunk": 0,
         "positions": ["beginning"],
     }
     assert (second["_id"], second["chunk"], second["pos_char_span"]) == ("d0-c1-q0", 1, [102, 213])
 
 
-def test_no_more_candidates_than_asked_for_are_kept_and_what_was_left_out_may_come_again():
+def test_candidates_beyond_the_requested_number_are_dropped():
     gathered = gather(
         reply(("A?", "word1"), ("a?", "word2"), ("B?", "word3"), ("C?", "word4"), ("", "")),
         reply(("C?", "word17"), item="d0-c1"),
@@ -116,7 +116,7 @@ def test_a_reply_without_a_question_drops_its_chunk():
     assert flow == [("chunks", 2, 1), ("questions", 1, 1)]
 
 
-def test_a_chunk_over_two_thirds_has_both_positions_and_no_target_under_myopic():
+def test_under_myopic_a_chunk_may_have_two_positions():
     replies = [reply((f"{i}?", "x"), item=f"d0-c{i}") for i in range(3)]
     posq = gather(*replies).rows
     assert posq.select("target_position", "positions").rows() == [

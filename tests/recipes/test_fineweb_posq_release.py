@@ -33,7 +33,7 @@ def build(tmp_path, records=RECORDS, **more):
     return section.build(count_whitespace_tokens)
 
 
-def test_the_corpus_is_every_distinct_passage_and_queries_have_a_class_and_no_span(tmp_path):
+def test_queries_have_a_class_but_no_span(tmp_path):
     built = build(tmp_path)
     assert built.corpus.rows() == [
         ("p00000", "alpha B", 7, 2, 2),
@@ -55,7 +55,7 @@ def test_the_corpus_is_every_distinct_passage_and_queries_have_a_class_and_no_sp
 @pytest.mark.parametrize(
     ("labels", "passages_of_who"), [("all", {"p00000", "p00002"}), ("published", {"p00000"})]
 )
-def test_a_question_of_several_passages_is_labelled_by_the_rule(tmp_path, labels, passages_of_who):
+def test_questions_of_several_passages_follow_the_labels_option(tmp_path, labels, passages_of_who):
     qrels = build(tmp_path, labels=labels).qrels
     for query in ("q00000", "q00002"):
         found = qrels.filter(pl.col("query-id") == query)["corpus-id"]
@@ -63,8 +63,8 @@ def test_a_question_of_several_passages_is_labelled_by_the_rule(tmp_path, labels
     assert qrels.filter(pl.col("query-id") == "q00001")["corpus-id"].to_list() == ["p00000"]
 
 
-def test_tiny_is_the_start_of_pythons_shuffle_of_each_third_with_a_text_once(monkeypatch):
-    monkeypatch.setattr(fineweb_posq_release, "TINY_PER_CLASS", 3)
+def test_tiny_is_the_start_of_the_shuffle_per_third(monkeypatch):
+    monkeypatch.setattr(fineweb_posq_release, "_TINY_PER_CLASS", 3)
     thirds = ("beginning", "middle", "end")
     rows = [(f"text {i % 16}", f"passage {i % 7}", [thirds[i % 3]]) for i in range(18)]
     rows[5][2].append("beginning")  # one of two thirds may be drawn in each
@@ -103,10 +103,10 @@ def test_tiny_is_the_start_of_pythons_shuffle_of_each_third_with_a_text_once(mon
         ({"question": "q?", "content": " "}, "field 'content' is blank"),
         ({"question": 3, "content": "x"}, "field 'question' is int, expected text"),
         ({"question": "q?", "text": "x"}, "missing column content; found question, text"),
-        ({"question": None, "content": "x"}, "no record with a question"),
+        ({"question": None, "content": "x"}, "no record has a question"),
     ],
 )
-def test_records_that_are_none_of_the_release_are_refused(tmp_path, record, message):
+def test_invalid_records_are_refused(tmp_path, record, message):
     with pytest.raises(InputError, match=message):
         build(tmp_path, [record])
 

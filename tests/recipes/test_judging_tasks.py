@@ -39,7 +39,7 @@ def judged(task, replies):
 
 
 @pytest.mark.parametrize(("task", "variable"), [(GRADING, "passage"), (VERDICT, "segment")])
-def test_every_pair_is_asked_about_in_order_of_the_documents(task, variable):
+def test_every_pair_is_an_item_in_document_order(task, variable):
     items = list(task.items(tables_of(task), SECTION))
     assert [(item.id, item.doc_id) for item in items] == [
         ("q1--beginning", "d0"),
@@ -51,7 +51,7 @@ def test_every_pair_is_asked_about_in_order_of_the_documents(task, variable):
     assert {item.target_position for item in items} == {None}
 
 
-def test_grades_stand_beside_what_was_graded():
+def test_grades_are_joined_to_their_pairs():
     # The stand-in knows its tasks by the template's name.
     replies = ask(replace(GRADING, name=GRADING.template), SECTION, tables_of(GRADING))
     assert judged(GRADING, replies) == [
@@ -61,7 +61,7 @@ def test_grades_stand_beside_what_was_graded():
     ]
 
 
-def test_a_pair_without_a_usable_reply_has_a_row_without_a_judgement():
+def test_a_pair_without_a_usable_reply_has_no_judgement():
     replies = [Replied("q2--end", "d1", None, {"grade": 0})]
     assert [row[4] for row in judged(GRADING, replies)] == [None, None, 0]
     replies = [Replied("q1--end", "d0", None, {"verdict": "no"})]
@@ -74,7 +74,7 @@ TO_FRENCH = TranslateSection(llm="x", source_language="eng-Latn", target_languag
 
 
 def sample() -> dict[str, pl.DataFrame]:
-    """The sample of two languages; nobody is asked about the one that is not French."""
+    """The sample has two languages; only French is judged."""
     names = ("language", "_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
     rows = [
         (language, f"{prefix}law/{d}", f"text of {d}", "law", "law", d, "Q1", f"texte de {d}")
@@ -85,7 +85,7 @@ def sample() -> dict[str, pl.DataFrame]:
     return {"documents": pl.DataFrame(rows, schema=schema, orient="row")}
 
 
-def test_a_judge_sees_source_translation_and_the_languages_by_name():
+def test_a_judge_sees_source_translation_and_language_names():
     items = list(JUDGE_TRANSLATION.items(sample(), TO_FRENCH))
     assert [(item.id, item.doc_id) for item in items] == [("law/a", "law/a"), ("law/b", "law/b")]
     prompt = load_prompt(PROMPTS / "judge_translation.md")

@@ -102,7 +102,7 @@ def simulated(interpreter_docs):
     return simulate_known_items(interpreter_docs, seed=0)
 
 
-def test_all_invariants_hold_on_the_interpreters_documentation(interpreter_docs, simulated):
+def test_all_invariants_hold_on_pythons_documentation(interpreter_docs, simulated):
     queries, dropped = simulated
     check_invariants(interpreter_docs, queries, dropped, n_terms=5)
     assert len(queries) > 1200
@@ -120,9 +120,7 @@ def test_all_invariants_hold_on_the_interpreters_documentation(interpreter_docs,
         assert max(means) - min(means) < 0.15 * unit
 
 
-def test_several_queries_per_third_are_different_and_those_of_their_seed(
-    interpreter_docs, monkeypatch
-):
+def test_queries_of_a_third_differ_and_depend_on_the_seed(interpreter_docs, monkeypatch):
     monkeypatch.setattr(known_item, "MIN_DOCUMENTS", 1)
     docs = interpreter_docs.head(40)
     settings = {"n_terms": 3, "queries_per_third": 3}
@@ -146,8 +144,8 @@ REPEATED = "apple banana cherry and the apple banana cherry were with apple bana
         # the first document is contained in the second
         ((FRUIT, f"{FRUIT} {TREES}", TREES), ["answerable_elsewhere"] * 3),
         ((FRUIT, FRUIT, TREES), ["answerable_elsewhere"] * 3),
-        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # signs alone are no words
-        # the first third alone has no word of its own
+        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # signs are no words
+        # only the first third has no unique word
         (
             (FRUIT.replace("apple banana cherry", "grape honey imbe "), TREES),
             ["no_unambiguous_span", "unbalanced", "no_unambiguous_span"],
@@ -178,7 +176,7 @@ def test_unlike_thirds_are_dropped_as_unmatched(monkeypatch):
     assert dropped["score"].to_list() == pytest.approx([np.log(4.8) / 0.25] * 3)
 
 
-def test_windows_end_where_their_range_does():
+def test_windows_stay_inside_their_range():
     # Words 10 to 15; terms are words 10, 12 and 15. Windows of four words begin at 10, 11 and 12
     # and hold words 10 and 12, 12, and 12 and 15; one from 13 on would end behind the range.
     at = np.array([10, 12, 15])
@@ -201,7 +199,7 @@ def test_the_closest_draws_are_matched_and_used_once():
 
 
 @pytest.mark.usefixtures("of_two")
-def test_what_stands_as_close_together_in_a_longer_document_is_answered_there():
+def test_a_longer_document_may_answer_a_query():
     filler = " ".join(["filler"] * 50)
     docs = documents(FRUIT, f"{filler} {FRUIT} {filler}", TREES)
     _, dropped = simulate_known_items(docs, seed=0, **SMALL)
@@ -218,17 +216,17 @@ def section(folder, **changes):
     return parse_benchmark({"recipe": "known_item", "source": source} | changes)
 
 
-def test_a_corpus_that_gives_no_query_is_refused_with_the_reasons(tmp_path):
+def test_a_corpus_without_queries_is_refused_with_reasons(tmp_path):
     (tmp_path / "one.txt").write_text("far too short to ask about")
     with pytest.raises(InputError) as raised:
         section(tmp_path).build(count_whitespace_tokens)
     message = str(raised.value)
     assert "no known-item query from 1 documents" in message
     assert "text_too_short 3" in message  # one planned query per third
-    assert "Keys that decide: passages, n_terms and queries_per_third" in message
+    assert "Change passages, n_terms or queries_per_third" in message
 
 
-def test_a_local_folder_laid_out_as_a_dataset_is_tracked_file_by_file(tmp_path):
+def test_a_local_dataset_folder_is_tracked_by_file(tmp_path):
     (tmp_path / "train.jsonl").write_text('{"text": "a"}\n')
     source = {"kind": "hub", "name": str(tmp_path)}
     assert section(tmp_path, source=source).files() == [str(tmp_path / "train.jsonl")]

@@ -67,7 +67,7 @@ def colder(folder):
 
 
 def documents(folder):
-    """Of two pieces one is a passage; of two passages of the other document one is drawn."""
+    """One of two pieces is a passage; one of the other document's two passages is drawn."""
     source = write_lines(
         folder / "texts.jsonl",
         {"_id": "a", "text": "one two three\n\n" + "four"},
@@ -84,7 +84,7 @@ def fineweb_posq_release(folder):
 
 
 def known_item(folder):
-    """Paragraphs, passages and queries are dropped, each kind by its own stage."""
+    """Paragraphs, passages and queries are each dropped by a separate stage."""
     source = {"kind": "python_docs", "part": "language", "min_words": 60, "max_words": 90}
     return {"source": source | {"seed": 1}}
 

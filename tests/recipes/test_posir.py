@@ -36,7 +36,7 @@ def questions_reply(*pairs, doc_id="d0", position="end") -> Replied:
     return Replied(doc_id, doc_id, position, {"questions": questions})
 
 
-def test_questions_get_ids_by_their_place_and_losses_have_reasons():
+def test_questions_get_numbered_ids_and_losses_have_reasons():
     tables = {"documents": documents([TEXT, "Second."])}
     replies = [
         questions_reply(
@@ -73,7 +73,7 @@ def test_questions_get_ids_by_their_place_and_losses_have_reasons():
     assert row["detail"] == "d0-q0: WHO built the\nmill?"
 
 
-def test_spans_are_asked_for_in_order_of_the_documents_of_the_shard():
+def test_span_items_follow_the_documents_of_the_shard():
     questions = proposed(
         ("b-q2", "Who?", "b", "end", "Bo"),
         ("a-q1", "What?", "a", "middle", "mill"),
@@ -99,7 +99,7 @@ def located(*quotes, asked="end"):
     return gather(LOCATE_SPAN, LOCATE, tables, replies)
 
 
-def test_a_located_question_is_a_candidate_with_the_third_of_its_span():
+def test_a_located_question_has_the_third_of_its_span():
     gathered = located("“Bo sold flour.”")
     assert gathered.rows.row(0, named=True) == {
         "_id": "d0-q1",
@@ -116,7 +116,7 @@ def test_a_located_question_is_a_candidate_with_the_third_of_its_span():
     assert gathered.flow == (Flow("questions", 1, 1),)
 
 
-def test_quotes_without_one_place_drop_their_questions():
+def test_questions_with_an_ambiguous_quote_are_dropped():
     gathered = located("Cy ran off.", "Cy walked off.", " ", "Ada built a mill.")
     assert gathered.rows["_id"].to_list() == ["d0-q4"]
     assert reasons(gathered) == {
@@ -138,7 +138,7 @@ def test_the_third_of_a_span_agrees_with_the_relative_bins(n_chars, data):
     assert position_of_span(start, end, n_chars) == POSITIONS[bins.bucket_index[0]]
 
 
-def test_a_share_of_the_documents_is_asked_about_whatever_the_shards():
+def test_the_drawn_documents_do_not_depend_on_shards():
     ids = [f"d{number}" for number in range(3000)]
     drawn = [name for name in ids if is_drawn(name, share=0.1, seed=42)]
     assert 240 < len(drawn) < 360

@@ -45,7 +45,7 @@ def dropped(built):
     return built.dropped.select("item_id", "doc_id", "reason", "detail").rows()
 
 
-def test_spans_and_lengths_stay_as_published_and_the_positive_comes_from_the_qrels(tmp_path):
+def test_published_spans_and_lengths_are_kept(tmp_path):
     built = build(tmp_path)
     assert built.queries.rows() == [
         ("q1", "who has kings?", "d1", [10, 15], 15, 400, None),
@@ -61,8 +61,8 @@ def test_spans_and_lengths_stay_as_published_and_the_positive_comes_from_the_qre
     assert dropped(built) == []
 
 
-def test_a_translation_keeps_the_originals_span_and_tells_its_own_length(tmp_path):
-    # d3 has 3 characters of its own; its original had 40.
+def test_a_translation_has_the_original_span_and_its_length(tmp_path):
+    # d3 has 3 characters; its original has 40.
     built = build(
         tmp_path,
         asked=[("q3", "?", [10, 30], 40, 9), ASKED[0]],
@@ -95,21 +95,21 @@ def test_queries_that_cannot_be_used_are_dropped_with_the_reason(tmp_path, query
     assert built.qrels.rows() == [JUDGED[0]]
 
 
-def test_relevant_documents_that_the_corpus_lacks_stay_beside_the_positive(tmp_path):
+def test_missing_relevant_documents_stay_in_the_qrels(tmp_path):
     more = [("q1", "gone", 2), ("q1", "away", 0), ("q1", "d3", 0)]
     built = build(tmp_path, judged=[*JUDGED, *more])
     assert built.queries["pos_corpus_id"].to_list() == ["d1", "d2"]
     assert built.qrels.rows() == [*JUDGED, ("q1", "gone", 2), ("q1", "d3", 0)]
 
 
-def test_a_span_that_only_ends_beyond_its_document_is_kept_and_logged(tmp_path, caplog):
+def test_a_span_that_ends_beyond_its_document_is_kept(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         built = build(tmp_path, asked=[ASKED[0], ("q2", "?", [7, 20], 13, 9)])
     assert built.queries["pos_char_span"].to_list() == [[10, 15], [7, 20]]
     assert "1 spans end beyond their document" in caplog.text
 
 
-def test_of_several_positives_the_best_grade_then_the_published_length_decides(tmp_path):
+def test_the_best_grade_then_the_length_decides_the_positive(tmp_path):
     same = {**TEXTS, "d4": "as long as it.."}  # 15 characters, as d1
     one = [ASKED[0]]
     graded = build(tmp_path / "1", asked=one, judged=[("q1", "d1", 1), ("q1", "d2", 2)])
@@ -121,12 +121,12 @@ def test_of_several_positives_the_best_grade_then_the_published_length_decides(t
     assert first.qrels.height == 2
 
 
-def test_a_release_without_any_usable_query_is_refused_with_the_counts(tmp_path):
+def test_a_release_without_usable_queries_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"game: no query is left of 2; dropped: no_positive 2"):
         build(tmp_path, judged=[("q9", "d1", 1)])
 
 
-def test_further_columns_are_taken_where_they_say_something(tmp_path):
+def test_further_columns_are_used_unless_null(tmp_path):
     judged = [("q1", "d2", 2), *JUDGED]
     further = {
         "target_position": ["end", None],
@@ -163,9 +163,7 @@ NO_SPANS = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
         ),
     ],
 )
-def test_what_a_release_says_besides_and_contradicts_it_is_refused(
-    tmp_path, asked, further, message
-):
+def test_contradictory_further_columns_are_refused(tmp_path, asked, further, message):
     with pytest.raises(InputError, match=message):
         build(tmp_path, asked=asked, further=further)
 
@@ -227,7 +225,7 @@ def test_a_folder_that_a_release_lacks_is_refused(places, chosen, message):
         places(**chosen).languages_and_domains()
 
 
-def test_a_folder_of_documents_alone_has_no_queries(tmp_path):
+def test_a_folder_with_only_documents_has_no_queries(tmp_path):
     corpus = pl.DataFrame({"_id": ["d1"], "text": ["go has stones"]})
     write_release(tmp_path / "eng-Latn" / "game", corpus=corpus)
     section = PosirRelease(

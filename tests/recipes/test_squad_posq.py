@@ -66,18 +66,18 @@ def test_queries_are_the_answerable_questions_in_reading_order():
     [
         # Every context that answers the text; the unanswerable C3 (p00000) never.
         ("all", {"p00003", "p00001"}),
-        # Only the last of them, in reading order.
+        # Only the last context in reading order.
         ("published", {"p00001"}),
     ],
 )
-def test_a_question_text_shared_by_contexts_is_labelled_by_the_rule(labels, expected):
+def test_questions_of_several_contexts_are_labelled_by_the_option(labels, expected):
     qrels = build(labels=labels).qrels
     pairs = [("q4", "p00003"), ("q5", "p00003")]
     pairs += [(query, context) for query in ("q1", "q2") for context in expected]
     assert sorted(qrels.rows()) == sorted((*pair, 1) for pair in pairs)
 
 
-def test_tiny_is_the_start_of_pythons_shuffle_over_the_same_corpus(monkeypatch):
+def test_tiny_is_the_start_of_pythons_shuffle(monkeypatch):
     monkeypatch.setattr(squad_posq, "TINY_QUERIES", 4)
     order = [f"m{i}" for i in range(12)]
     random.seed(42)
@@ -118,7 +118,7 @@ def section(path, **more):
     ("name", "n_passages", "n_queries", "n_dropped"),
     [("squad-v2-train-10-articles.json", 694, 4371, 348), ("xquad.ar.json", 240, 1190, 0)],
 )
-def test_real_data_build_whole(real_data, name, n_passages, n_queries, n_dropped):
+def test_real_data_are_built_without_losses(real_data, name, n_passages, n_queries, n_dropped):
     benchmark = section(real_data / name)
     built = benchmark.build(count_whitespace_tokens)
     assert benchmark.files() == [str(real_data / name)]
@@ -133,5 +133,5 @@ def test_real_data_build_whole(real_data, name, n_passages, n_queries, n_dropped
 
 
 def test_a_source_without_answers_is_refused():
-    with pytest.raises(InputError, match="no question with an answer in the source"):
+    with pytest.raises(InputError, match="no question of the source has an answer"):
         build(ROWS[2:3])

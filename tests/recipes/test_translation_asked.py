@@ -43,7 +43,7 @@ def outcomes(rows):
     return pl.DataFrame(filled, schema=OUTCOMES.empty().schema)
 
 
-def test_parts_are_asked_about_in_order_of_the_documents_with_their_queries():
+def test_part_items_follow_the_documents():
     items = list(TRANSLATE.items(TABLES, RTL))
     assert [(item.id, item.doc_id, item.values["text"], item.values["kind"]) for item in items] == [
         ("d:b:0", "b", "Steam was cheap. Ships grew.", "passage"),
@@ -58,7 +58,7 @@ def test_parts_are_asked_about_in_order_of_the_documents_with_their_queries():
     assert {item.values["target_language"] for item in items} == {"pseudo-locale (Arabic)"}
 
 
-def test_a_part_without_a_usable_translation_is_dropped_with_the_reason():
+def test_a_part_without_a_usable_translation_is_dropped():
     rows = [
         ("d:b:0", "b", "ok", {"translation": " Dampf\n"}),
         ("d:b:1", "b", "ok", {"translation": " \n"}),
@@ -85,7 +85,7 @@ def tables_with_suspects():
     return TABLES | {"refusal_suspects": suspects}
 
 
-def test_suspects_are_judged_by_the_beginning_of_their_text():
+def test_judges_see_the_beginning_of_a_suspect():
     tables = tables_with_suspects()
     gathered = JUDGE_REFUSALS.gather(tables, SECTION, ask(JUDGE_REFUSALS, SECTION, tables))
     conform(gathered.rows, JUDGE_REFUSALS.spec, where="verdicts")
@@ -96,7 +96,7 @@ def test_suspects_are_judged_by_the_beginning_of_their_text():
     ]
 
 
-def test_a_suspect_without_a_usable_verdict_has_a_row_without_one():
+def test_a_suspect_without_a_usable_reply_has_no_verdict():
     rows = [("d:b", "b", "refused", None), ("q:q2", "a", "ok", {"verdict": "translation"})]
     found = gather(JUDGE_REFUSALS, SECTION, tables_with_suspects(), outcomes(rows))
     assert found.rows["is_refusal"].to_list() == [None, None, False]

@@ -63,7 +63,7 @@ def translations(*replies):
     ("last", "whole"),
     [([], None), ([("law/b:1", "  ")], None), ([("law/b:1", "trois")], "deux\n\ntrois")],
 )
-def test_parts_are_joined_and_a_document_that_lacks_one_keeps_its_row(last, whole):
+def test_a_document_that_lacks_a_part_keeps_its_row(last, whole):
     items = [item.values["text"] for item in TRANSLATING.items({"documents": sample()}, SECTION)]
     assert items == [SHORT, *LONG.split("\n\n")]
     given = [("law/a:0", " un "), ("law/b:0", "deux"), *last]
@@ -83,7 +83,7 @@ def test_parts_are_joined_and_a_document_that_lacks_one_keeps_its_row(last, whol
     assert ungraded == ("qps-Latn/law/b", "law", "b", "Q2", None, None, None, None)
 
 
-def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp_path):
+def test_the_sample_has_all_parts_of_its_documents(tmp_path):
     domains, corpora = ["law", "art"], []
     path = str(tmp_path / "text_parts.parquet")
     cut = {}
@@ -117,7 +117,7 @@ def test_the_sample_is_drawn_from_the_source_with_the_parts_of_each_document(tmp
         assert "".join(a + b for a, b in zip(parts, separators, strict=True)) == text
 
 
-def test_translators_stand_side_by_side_in_the_order_of_the_config(tmp_path):
+def test_translators_are_columns_in_config_order(tmp_path):
     grades = {
         "one": {"deu-Latn": [5, 3], "ara-Arab": [4, None]},
         "two": {"deu-Latn": [1, 2], "ara-Arab": [2, 2]},
@@ -182,7 +182,7 @@ MADE = [("law/a:0", "un"), ("law/b:0", "deux"), ("law/b:1", "")]
 IN_FRENCH = [(name, "qps-Latn", text) for name, text in MADE]
 
 
-def test_a_file_of_translations_answers_in_the_language_asked_for(tmp_path):
+def test_a_file_of_translations_gives_the_target_language(tmp_path):
     outcomes, record = asked_of_file(tmp_path, *IN_FRENCH, ("law/a:0", "qps-Arab", "other"))
     values = outcomes.select("item_id", "status", "value", "model").rows()
     assert values == [
@@ -196,17 +196,17 @@ def test_a_file_of_translations_answers_in_the_language_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn, 'law/b:0' first"),
-        ([*IN_FRENCH, IN_FRENCH[0]], "line 4: 'law/a:0' is there twice"),
-        ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected texts id, language and tr"),
+        (IN_FRENCH[:1], "2 of 3 texts have no translation to qps-Latn; the first is 'law/b:0'"),
+        ([*IN_FRENCH, IN_FRENCH[0]], "line 4: second translation of 'law/a:0'"),
+        ([*IN_FRENCH, ("law/c:0", "qps-Latn")], "line 4: expected the keys id, language and tr"),
     ],
 )
-def test_a_file_of_translations_has_every_text_once(tmp_path, lines, message):
+def test_a_file_of_translations_needs_every_text_once(tmp_path, lines, message):
     with pytest.raises(InputError, match=message):
         asked_of_file(tmp_path, *lines)
 
 
-def test_a_file_of_translations_judges_nothing(tmp_path):
+def test_a_file_of_translations_cannot_judge(tmp_path):
     judging = replace(TRANSLATING, name="judge_translator_2")
     with pytest.raises(InputError, match="judge_translator_2: language model 'x' is a file"):
         asked_of_file(tmp_path, *IN_FRENCH, task=judging)

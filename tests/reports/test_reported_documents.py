@@ -82,7 +82,7 @@ def test_offsets_in_utf_16_or_bytes_are_refused(tmp_path, start, is_found):
     if is_found:
         assert read_squad_files([path])["answer_start"].to_list() == [7]
         return
-    with pytest.raises(InputError, match=f"does not stand at answer_start {start}"):
+    with pytest.raises(InputError, match=f"is not at answer_start {start}"):
         read_squad_files([path])
 
 

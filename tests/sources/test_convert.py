@@ -86,7 +86,7 @@ def write_docx(path, *paragraphs):
         )
 
 
-def test_the_text_of_each_kind_is_extracted_and_the_pages_of_a_pdf_are_known():
+def test_text_and_pages_of_each_kind_are_extracted():
     write_pdf("d/a.pdf", ["First page.", "Second line."], [], ["Third page."], [])
     write_docx("d/b.docx", "One *star* & _line_.".replace("&", "&amp;"), "Two.")
     Path("d/c.html").write_text(
@@ -106,7 +106,7 @@ def test_the_text_of_each_kind_is_extracted_and_the_pages_of_a_pdf_are_known():
     assert "page_starts" not in read_document_files(["d/c.html"]).columns
 
 
-def test_the_page_of_each_word_is_known_in_passages_and_queries_name_it():
+def test_passages_and_queries_know_their_pages():
     # Word p3x7 is on page 3; passages hold parts of pages, and several pages.
     words = [[f"p{k}x{i}" for i in range(n)] for k, n in enumerate([30, 70, 0, 20, 25, 90, 40], 1)]
     lines = [[" ".join(page[i : i + 10]) for i in range(0, len(page), 10)] for page in words]
@@ -144,13 +144,13 @@ def test_pages_are_kept_when_a_sample_is_drawn():
     assert drawn.select("_id", "page_starts").rows() == [("a", [0, 9]), ("b", None)]
 
 
-def test_elements_that_a_page_never_shows_are_left_out():
+def test_hidden_elements_are_left_out():
     page = "<p>a</p><p hidden>b</p><div HIDDEN=''>c<nav>d</nav></div><p hidden=hidden>e</p>"
     Path("d/a.html").write_text(f"{page}<p hidden=until-found>f</p><p class=hidden>g</p>")
     assert read_document_files(["d"])["text"].to_list() == ["a\n\nf\n\ng"]
 
 
-def test_files_without_text_are_left_out_and_named(caplog):
+def test_files_without_text_are_left_out_and_listed(caplog):
     write_pdf("d/scan.pdf", [], [])
     write_docx("d/pictures.docx", " ")
     Path("d/empty.html").write_text("")
@@ -158,7 +158,7 @@ def test_files_without_text_are_left_out_and_named(caplog):
     with caplog.at_level(logging.WARNING, logger="psibench"):
         assert read_document_files(["d"])["_id"].to_list() == ["b"]
     left_out = "d/empty.html, d/pictures.docx, d/scan.pdf"
-    said = f"left out, without any text (scanned pages need OCR): {left_out}"
+    said = f"left out files without text (scanned pages need OCR): {left_out}"
     assert [record.getMessage() for record in caplog.records] == [said]
 
 
@@ -166,16 +166,16 @@ def test_files_without_text_are_left_out_and_named(caplog):
     ("name", "data", "message"),
     [
         ("f.pdf", b"", "not a readable PDF document (Failed to load document"),
-        ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy that needs no password"),
+        ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy without a password"),
         ("f.docx", {"a.txt": "x"}, "not a readable Word document (Could not find main document"),
         ("f.docx", {"word/document.xml": "<w:document"}, "not a readable Word document ("),
         (
             "f.docx",
             {"word/document.xml": " " * 9001},
-            "bytes when unpacked, at most 9,000 are read",
+            "bytes when unpacked, the limit is 9,000",
         ),
         ("f.html", b"\x00\x01", "found binary data, expected an HTML page"),
-        ("f.html", b"<b>" * 9000, "HTML that is nested too deep"),
+        ("f.html", b"<b>" * 9000, "the HTML is nested too deeply"),
         ("f.html", b"<p> </p>", "every document is empty; expected text"),
     ],
 )
@@ -216,7 +216,7 @@ def write_endless_pdf(path):
     Path(path).write_bytes(b"%PDF-1.4\n" + whole + b"trailer<</Size 6/Root 1 0 R>>\n%%EOF")
 
 
-def test_a_file_that_takes_all_memory_is_refused_and_the_next_one_read():
+def test_a_file_that_needs_too_much_memory_is_refused():
     write_endless_pdf("bomb.pdf")
     Path("b.html").write_text("<p>text</p>")
     made = Converter(memory_bytes=1 << 29)
@@ -235,7 +235,7 @@ def test_a_file_that_takes_too_long_is_refused():
         made.convert(Path("b.html"), ".html")
 
 
-def test_a_converter_that_was_ended_between_two_files_blames_none():
+def test_a_converter_killed_between_files_is_restarted():
     Path("b.html").write_text("<p>text</p>")
     made = Converter()
     try:
@@ -247,7 +247,7 @@ def test_a_converter_that_was_ended_between_two_files_blames_none():
         made.stop()
 
 
-def test_a_file_without_end_ends_its_converter_though_nobody_waits(monkeypatch):
+def test_an_endless_file_ends_its_converter_without_a_client(monkeypatch):
     stalled = "import time; from psibench.sources import converter\n"
     stalled += "converter._answer = lambda *_: time.sleep(60)\nconverter.serve(1 << 31, 0.2)"
     with subprocess.Popen([sys.executable, "-c", stalled], stdin=subprocess.PIPE) as process:
@@ -256,7 +256,7 @@ def test_a_file_without_end_ends_its_converter_though_nobody_waits(monkeypatch):
         assert process.wait(30) == -signal.SIGALRM
 
 
-def test_files_are_read_where_the_system_bounds_no_memory():
+def test_files_are_read_on_systems_without_memory_limits():
     refusing = "import resource\ndef refuse(kind, _):\n    if kind == resource.RLIMIT_AS:\n"
     refusing += "        raise ValueError('current limit exceeds maximum limit')\n"
     refusing += "resource.setrlimit = refuse\n"
@@ -270,7 +270,7 @@ def test_files_are_read_where_the_system_bounds_no_memory():
 
 
 @pytest.mark.parametrize("n_good", [1, 0])
-def test_one_file_that_cannot_be_read_is_left_out_with_its_reason(n_good, caplog):
+def test_an_unreadable_file_is_left_out_with_its_reason(n_good, caplog):
     Path("d/bad.pdf").write_bytes(b"%PDF-1.4")
     Path("d/bad.txt").write_bytes(b"\xff")
     for number in range(100 * n_good):
@@ -294,8 +294,8 @@ def test_one_file_that_cannot_be_read_is_left_out_with_its_reason(n_good, caplog
     assert rows["item_id"].to_list() == ["bad.pdf", "bad.txt"]
 
 
-def test_a_text_file_beyond_the_largest_document_is_refused(monkeypatch):
+def test_a_text_file_above_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr(files, "MOST_TEXT_BYTES", 3)
     Path("d/a.txt").write_text("text")
-    with pytest.raises(InputError, match=r"^d/a.txt: 4 bytes, at most 3 of one document"):
+    with pytest.raises(InputError, match=r"^d/a.txt: 4 bytes, the limit for one document is 3"):
         read_document_files(["d"])

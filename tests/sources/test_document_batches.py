@@ -32,18 +32,18 @@ def file_batches(paths, **options):
     return read_documents(FilesSource(kind="files", paths=paths, **options)).batches
 
 
-def test_documents_of_one_cluster_have_it_for_their_origin():
+def test_documents_of_a_cluster_have_it_as_origin():
     sites = ["x", "x", None, 7]
     write_jsonl("d.jsonl", [{"text": f"t{n}", "site": site} for n, site in enumerate(sites)])
     [batch] = file_batches(["d.jsonl"], cluster_column="site")
     origins = batch["origin"].to_list()
     assert origins[:2] + origins[3:] == ["site x", "site x", "site 7"]
     assert origins[2].startswith("d.jsonl")
-    with pytest.raises(InputError, match=r"no field 'page' \(cluster_column\); found text, site"):
+    with pytest.raises(InputError, match=r"'page' \(cluster_column\); found the fields text, site"):
         list(file_batches(["d.jsonl"], cluster_column="page"))
 
 
-def test_files_come_in_batches_that_joined_are_what_is_read_whole(monkeypatch):
+def test_joined_batches_equal_reading_everything_at_once(monkeypatch):
     monkeypatch.setattr(batching, "DOCUMENTS_PER_BATCH", 3)
     Path("d").mkdir()
     write_jsonl("d/a.jsonl", [*texts(4), {"text": "  "}, *texts(3)])
@@ -73,7 +73,7 @@ def test_a_large_file_is_read_in_little_memory(monkeypatch):
     assert peak < 5_000_000
 
 
-def test_the_contexts_of_question_files_are_its_documents_sorted():
+def test_sorted_contexts_of_question_files_are_documents():
     def paragraph(context, question):
         answers = [{"text": context[:1], "answer_start": 0}]
         return {"context": context, "qas": [{"id": question, "question": "?", "answers": answers}]}
@@ -86,7 +86,7 @@ def test_the_contexts_of_question_files_are_its_documents_sorted():
     assert frame.get_column("origin").to_list() == ["s.json 0", "s.json 0"]  # their article
 
 
-def test_a_shipped_file_is_found_from_any_folder_and_named_without_its_path():
+def test_a_shipped_file_is_found_from_any_folder():
     [frame] = file_batches(["shipped:prompts"])
     names = sorted(path.stem for path in (CONFIG_FOLDER / "prompts").glob("*.md"))
     expected = [(name, f"shipped:prompts/{name}.md") for name in names]

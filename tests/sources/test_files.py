@@ -34,7 +34,7 @@ def test_a_folder_is_read_recursively_in_sorted_order():
 
 
 @pytest.mark.parametrize(("name", "opened"), [("j.jsonl", open), ("j.jsonl.gz", gzip.open)])
-def test_jsonl_records_get_their_id_from_the_record_or_by_count(name, opened):
+def test_jsonl_ids_come_from_the_record_or_its_number(name, opened):
     with opened(name, "wt", encoding="utf-8") as file:
         file.write('{"text": "a"}\n{"text": "b", "_id": "x"}\n\n{"text": "c", "id": 5}\n')
         file.write('{"text": "  "}\n{"text": "d"}\n')
@@ -47,7 +47,7 @@ def test_jsonl_records_get_their_id_from_the_record_or_by_count(name, opened):
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x85"])
-def test_a_line_separator_inside_json_text_ends_no_record(mark):
+def test_a_line_separator_inside_json_text_is_kept(mark):
     text = json.dumps({"text": f"a{mark}b"}, ensure_ascii=False)
     Path("j.jsonl").write_text(text + "\r\n" + '{"text": "c"}', encoding="utf-8", newline="")
     assert read_document_files(["j.jsonl"]).height == 2
@@ -68,7 +68,7 @@ def test_a_file_of_another_kind_is_refused(name, data, message):
 def test_a_missing_id_field_is_refused_with_the_record():
     Path("j.jsonl").write_text('{"text": "a", "key": "1"}\n{"text": "b"}\n')
     said = refusal("j.jsonl", id_column="key")
-    assert "j.jsonl, line 2: no id in field 'key'; found text" in said
+    assert "j.jsonl, line 2: no id in field 'key' (id_column); found the fields text" in said
 
 
 def test_globs_match_files_and_folders_in_sorted_order():
@@ -94,7 +94,7 @@ def test_the_page_on_corpora_lists_every_kind_of_file():
     assert sorted(named) == sorted(SUFFIXES)
 
 
-def test_names_that_differ_in_their_suffix_alone_keep_it_in_ids(tmp_path):
+def test_ids_keep_suffixes_that_distinguish_files(tmp_path):
     for name in ("addons.html", "addons.md", "other.md", "in/addons.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"<p>{name}</p>" if name.endswith("html") else name)
@@ -118,11 +118,11 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
         assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
     (told,) = caplog.messages
     expected = ".rst 2, broken links, pipes and devices 2, .jsonl.zst 1, .txt.gz 1, "
-    assert f"skipped 8 files of kinds that are not read: {expected}" in told
-    assert "links to folders 1, without suffix 1. Convert those" in told
+    assert f"skipped 8 files of unsupported kinds: {expected}" in told
+    assert "links to folders 1, without suffix 1. To include them" in told
 
 
-def test_a_pipe_is_no_text(tmp_path):
+def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "p.txt")
     with pytest.raises(InputError, match=r"p.txt: a pipe, socket or device"):
         find_files([tmp_path / "p.txt"])

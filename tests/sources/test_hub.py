@@ -88,7 +88,7 @@ def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
 # Train has a, blank, c, and validation d. Of an odd number train gives one more; of four each is
 # asked for two, validation has one, and train makes up for it.
 @pytest.mark.parametrize(("most", "expected"), [(1, "a"), (3, "ad"), (4, "adc"), (9, "acd")])
-def test_a_limit_is_shared_out_over_the_files(lay_out, most, expected):
+def test_a_limit_is_divided_among_the_files(lay_out, most, expected):
     name = lay_out(DOCUMENTS, ("key", "text"))
     frame = read_hub(name, max_documents=most, splits=BOTH, id_column="key")
     assert "".join(frame.get_column("_id")) == expected
@@ -101,7 +101,7 @@ def test_a_limit_is_shared_out_over_the_files(lay_out, most, expected):
         (SQUAD_COLUMNS, ("q", "?", "Ada", {"text": ["Ada"], "answer_start": []}), "'answers' is"),
     ],
 )
-def test_a_bad_question_record_is_refused_with_its_place(lay_out, columns, row, message):
+def test_a_bad_question_record_is_refused_with_its_origin(lay_out, columns, row, message):
     name = lay_out({"train": [row]}, columns)
     with pytest.raises(InputError) as raised:
         read_questions(name, splits=["train"])
@@ -125,17 +125,17 @@ def test_a_broken_file_of_a_dataset_is_refused(lay_out, streaming):
         ({"splits": ["test"]}, "no text in column 'text' of test"),
         (
             {"text_column": "body"},
-            "record 0: no text in field 'body'; found fields key, text. Name the one with",
+            "record 0: no text in field 'body'; found the fields key, text. Set text_column",
         ),
     ],
 )
-def test_a_dataset_without_what_is_asked_for_is_refused(lay_out, options, message):
+def test_a_dataset_without_the_requested_split_is_refused(lay_out, options, message):
     name = lay_out({"train": [(1, "x")], "test": [(2, "")]}, ("key", "text"))
     with pytest.raises(InputError, match=message):
         read_hub(name, **options)
 
 
-def test_of_a_folder_the_files_that_are_named_are_read_and_tracked(lay_out, tmp_path):
+def test_only_the_listed_files_of_a_folder_are_read(lay_out, tmp_path):
     name = lay_out(DOCUMENTS, ("key", "text"), kind="parquet")
     source = HubSource(kind="hub", name=name, data_files=["valid*.parquet"])
     assert pl.concat(read_documents(source).batches).rows() == [
@@ -156,12 +156,12 @@ def test_of_a_folder_the_files_that_are_named_are_read_and_tracked(lay_out, tmp_
         ({"splits": ["train[:10%]"]}, r"'train\[:10%\]' is a slice"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options, message):
+def test_inconsistent_options_are_refused(options, message):
     with pytest.raises(ValidationError, match=message):
         HubSource(kind="hub", name="n", **options)
 
 
-def test_columns_that_are_not_needed_are_not_read(lay_out):
+def test_unneeded_columns_are_not_read(lay_out):
     name = lay_out({"train": [("a", "x")]}, ("key", "text"), kind="parquet")
     path = Path(name) / "train.parquet"
     far = pa.array([2**62], pa.timestamp("ms"))  # no year that Python has

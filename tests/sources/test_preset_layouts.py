@@ -1,7 +1,4 @@
-"""The hub datasets that shipped presets name, as small folders, read as the presets say.
-
-Layouts follow the hub's listings of files: README.md with its configurations where there are any.
-"""
+"""The hub datasets of the shipped presets, as small folders, read by the presets."""
 
 import gzip
 import json
@@ -153,7 +150,7 @@ def lay_out(name, files, configs):
 
 
 @pytest.mark.parametrize("part", [p for p in preset_parts() if "layout" not in p], ids=named)
-def test_a_preset_reads_the_files_that_it_means_of_its_dataset(part):
+def test_a_preset_reads_the_right_files_of_its_dataset(part):
     name = named(part)
     columns, paths, configs = next(
         own for pattern, own in LAYOUTS.items() if re.fullmatch(pattern, name)

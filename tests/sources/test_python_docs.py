@@ -48,7 +48,7 @@ def test_ids_and_texts_are_unique_and_clean(docs):
     assert len(set(bodies)) == len(bodies)
 
 
-def test_what_is_left_out_has_a_reason(docs):
+def test_left_out_texts_have_a_reason(docs):
     assert dict(docs.dropped.schema) == DROPPED_SCHEMA
     assert set(docs.dropped["reason"]) == {"duplicate", "near_duplicate", "passage_too_short"}
     assert docs.dropped["score"].null_count() == 0
@@ -57,7 +57,7 @@ def test_what_is_left_out_has_a_reason(docs):
     assert set(docs.dropped["doc_id"]) <= pages
 
 
-def test_a_paragraph_left_out_is_named_by_its_place_on_its_page():
+def test_a_left_out_paragraph_has_its_number_in_the_id():
     long = "The very same words stand here once and then they stand here again"
     pages = [Page("Topic.A", "here", [long, "Another thing.", long]), Page("b", "here", [long])]
     kept, dropped = drop_seen_paragraphs(pages)
@@ -69,7 +69,7 @@ def test_a_paragraph_left_out_is_named_by_its_place_on_its_page():
     ]
 
 
-def test_a_python_without_topics_or_sources_says_so(monkeypatch, tmp_path):
+def test_a_python_without_topics_or_sources_is_refused(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(InputError, match="pydoc_data"):
         list(python_pages())
@@ -79,7 +79,7 @@ def test_a_python_without_topics_or_sources_says_so(monkeypatch, tmp_path):
         list(python_pages())
 
 
-def test_parts_share_out_all_passages_between_them():
+def test_parts_are_disjoint_and_have_all_passages():
     every = read_python_docs(seed=1)
     parts = [read_python_docs(seed=1, part=part) for part in ("language", "network", "library")]
     ids = [name for docs in parts for name in docs.documents["_id"]]
@@ -110,7 +110,7 @@ if True:
 '''
 
 
-def test_docstrings_come_in_source_order_without_running_the_file(tmp_path):
+def test_docstrings_are_parsed_in_source_order(tmp_path):
     path = tmp_path / "module.py"
     path.write_text(SOURCE)
     assert read_docstrings(path, "pkg.module") == [
@@ -122,7 +122,7 @@ def test_docstrings_come_in_source_order_without_running_the_file(tmp_path):
     ]
 
 
-def test_files_are_sorted_and_tests_and_third_parties_left_out(tmp_path):
+def test_source_files_are_sorted_without_tests_and_third_parties(tmp_path):
     for name in (
         "b.py",
         "a/__init__.py",

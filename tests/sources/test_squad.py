@@ -52,28 +52,28 @@ def refusal(*paths) -> str:
     ("answer", "start", "found"),
     [("Ada", 1, "'da '"), ("Ada", -13, "''"), ("", 0, "''"), (" ", 3, "' '")],
 )
-def test_a_span_that_does_not_match_is_refused_with_file_and_record(write, answer, start, found):
+def test_a_wrong_span_is_refused_with_file_and_record(write, answer, start, found):
     message = refusal(write(paragraph("Ada wrote it.", question("q9", "?", answer, start))))
-    assert message.startswith(f"s.json: data[0].paragraphs[0] id q9: the answer {answer!r} does")
+    assert message.startswith(f"s.json: data[0].paragraphs[0] id q9: the answer {answer!r} is")
     assert f"answer_start {start}; found {found}" in message
-    assert "0-based characters (not bytes)" in message
+    assert "0-based offset in characters (not bytes)" in message
 
 
 @pytest.mark.parametrize(
     ("wrong", "place"),
     [
-        ({}, "data[0].paragraphs[1]: not SQuAD format (KeyError: 'context')"),
+        ({}, "data[0].paragraphs[1]: not in SQuAD format (KeyError: 'context')"),
         (paragraph("Ada", question("q", None)), "[1] id q: field 'question' is null, expected"),
         (paragraph("Ada", question(None)), "data[0].paragraphs[1]: field 'id' is null, expected"),
     ],
 )
-def test_json_that_is_not_squad_is_refused_with_its_place(write, wrong, place):
+def test_json_in_another_format_is_refused_with_its_location(write, wrong, place):
     message = refusal(write(paragraph("a"), wrong))
     assert message.startswith("s.json: data[0]")
     assert place in message
 
 
-def test_repeated_ids_are_refused_with_both_places(write):
+def test_repeated_ids_are_refused_with_both_origins(write):
     a = write(paragraph("Ada", question("q1")), name="a.json")
     b = write(paragraph("Ada", question("q1")), name="b.json")
     message = refusal(a, b)
@@ -96,7 +96,7 @@ def test_wrong_answer_starts_are_left_out_up_to_a_share(write, n_good, n_wrong, 
     path = write(paragraph("Ada wrote it.", *asked))
     bad = BadRecords(share)
     if not is_read:
-        with pytest.raises(InputError, match="does not stand at answer_start 4"):
+        with pytest.raises(InputError, match="is not at answer_start 4"):
             read_squad_files([path], bad)
         return
     assert read_squad_files([path], bad)["_id"].to_list() == [f"q{n}" for n in range(n_good)]
@@ -104,7 +104,7 @@ def test_wrong_answer_starts_are_left_out_up_to_a_share(write, n_good, n_wrong, 
     assert [(row.item_id, row.reason) for row in rows] == [
         (f"w{n}", "wrong_record") for n in range(n_wrong)
     ]
-    assert "does not stand at answer_start 4" in rows[0].detail
+    assert "is not at answer_start 4" in rows[0].detail
 
 
 def test_a_question_without_text_is_left_out(write):
@@ -113,17 +113,17 @@ def test_a_question_without_text_is_left_out(write):
     found = read_squad_files([write(paragraph("Ada wrote it.", *asked))], bad)
     assert found["_id"].to_list() == ["q1"]
     assert list(bad.messages) == ["q2"]
-    assert bad.messages["q2"].endswith("question 'q2' has a blank text")
+    assert bad.messages["q2"].endswith("question 'q2' has a blank text; expected a question")
 
 
-def test_a_context_of_wrong_questions_alone_stays_a_document(write):
+def test_a_context_with_only_wrong_questions_is_a_document(write):
     good = paragraph("Ada wrote it.", question())
     path = write(good, paragraph("Bo ran.", question("w", "Who?", "Ada")))
     found = read_squad_files([path], BadRecords(0.5))
     assert found.select("_id", "context").rows() == [("q1", "Ada wrote it."), (None, "Bo ran.")]
 
 
-def test_a_file_of_wrong_records_alone_is_refused_early(write):
+def test_a_file_with_only_wrong_records_is_refused_early(write):
     asked = [question(f"w{n}", "Who?", "Ada", 4) for n in range(30)]
     bad = BadRecords(0.99)
     with pytest.raises(InputError, match="id w19: the answer"):

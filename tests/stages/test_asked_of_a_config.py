@@ -42,7 +42,7 @@ def asked(task: str):
         ("judge_translation", "own", LANGUAGES),
     ],
 )
-def test_a_task_is_asked_of_its_model_with_its_part_as_the_config_has_it(task, llm, part):
+def test_a_task_gets_its_model_and_section_from_the_config(task, llm, part):
     found, prices = asked(task)
     assert part.items() <= found.section.model_dump().items()
     assert (found.task.name, found.llm_id) == (task, llm)

@@ -124,7 +124,7 @@ EMPTY = {"no queries": (FULL, {}), "no documents": ({}, {})}
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-def test_an_empty_domain_changes_no_figure_of_the_others(tmp_path, kind):
+def test_an_empty_domain_does_not_change_other_domains(tmp_path, kind):
     uneven = Language(tmp_path / "uneven", {"a": EMPTY[kind], "b": (FULL, ASKED)})
     by_hand = Language(tmp_path / "hand", {"b": (FULL, ASKED)})
     for one in (uneven, by_hand):
@@ -142,7 +142,7 @@ def test_an_empty_domain_changes_no_figure_of_the_others(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-def test_a_language_without_queries_has_no_score_and_no_part_in_averages(tmp_path, kind):
+def test_a_language_without_queries_is_left_out_of_averages(tmp_path, kind):
     language = Language(tmp_path / "empty", {"a": EMPTY[kind], "b": EMPTY[kind]})
     language.search()
     psi = language.score()

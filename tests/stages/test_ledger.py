@@ -60,7 +60,7 @@ BLANK = Dropped("summarise", "documents", "d1", "d1", "blank_summary")
 REFUSED = Dropped("generate", "questions", "d0-q1", "d0", "blank_question", "?", 0.5, "end", 1)
 
 
-def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path):
+def test_the_ledger_has_all_steps_and_length_bins(tmp_path):
     domain = Domain(tmp_path)
     domain.step("documents", [SOURCE_ROW])
     # Two steps given in the wrong order; two units of which one loses none.
@@ -85,7 +85,7 @@ def test_the_ledger_is_all_steps_with_the_length_bins_of_the_documents(tmp_path)
     assert set(record["inputs"]) == {str(path) for path in [domain.documents, *domain.dropped]}
 
 
-def test_a_step_whose_rows_are_not_what_it_counted_is_named(tmp_path):
+def test_a_step_with_inconsistent_counts_is_refused(tmp_path):
     domain = Domain(tmp_path)
     domain.step("step", [], [Flow("questions", 5, 4)])
     with pytest.raises(AssertionError, match="step, questions: 1 counted as dropped, but 0 rows"):
@@ -154,7 +154,7 @@ def test_nothing_left_is_refused_with_what_each_step_kept(tmp_path, n_queries, o
         jobs.run(run_ledger, tables, outputs, places=places, on_empty=on_empty)
 
 
-def test_cells_without_figures_are_listed_with_the_step_that_emptied_them(tmp_path):
+def test_empty_cells_are_listed_with_their_step(tmp_path):
     tables, places, outputs = write_cells(tmp_path, {"law": 0, "art": 1})
     jobs.run(run_ledger, tables, outputs, places=places)
     counts = [("eng-Latn", "law", 0), ("eng-Latn", "art", 1), ("eng-Latn", "all", 1)]

@@ -92,7 +92,7 @@ def folder(tmp_path):
 RETIRED = {"retired": {"since": "2020-01-01", "instead": "take another"}}
 
 
-def test_a_retired_model_is_not_asked_and_its_stored_answers_count(folder):
+def test_a_retired_model_answers_only_from_the_store(folder):
     with pytest.raises(InputError, match="'stand-in/rules' is not served since 2020-01-01: take"):
         ask(folder, **RETIRED)
     assert not (table(folder, "outcomes")).exists()
@@ -131,7 +131,7 @@ def table(folder, name, shard=""):
     return folder / f"judge_segment{shard}.{name}.parquet"
 
 
-def test_outcomes_are_in_the_order_of_the_items_with_their_usage(folder):
+def test_outcomes_follow_the_items_and_have_usage(folder):
     outcomes = ask(folder)
     assert outcomes["item_id"].to_list() == ["a-x", "b-x", "c-x", "d-x"]
     verdicts = [json.loads(value)["verdict"] for value in outcomes["value"]]
@@ -167,24 +167,25 @@ def test_thoughts_around_replies_are_counted_in_the_log(folder, monkeypatch, cap
     assert "warning" not in capsys.readouterr().err
 
 
-def test_replies_of_no_usable_form_are_counted_in_a_warning(folder, monkeypatch, capsys):
+def test_replies_that_cannot_be_parsed_are_counted(folder, monkeypatch, capsys):
     # Three requests (a and d ask the same), each with two further samples; b's draft is its answer.
     reply_with(monkeypatch, "{} No, wait: {}")
     assert ask(folder)["status"].to_list() == ["malformed", "ok", "malformed", "malformed"]
     warned = capsys.readouterr().err
-    assert "6 replies had no usable form (several_values 6)" in warned
+    assert "6 replies could not be parsed (several_values 6)" in warned
     assert "3 of 4 items have no value" in warned
 
 
-def test_requests_without_a_reply_fail_the_job_and_leave_no_table(folder):
+def test_requests_without_a_reply_fail_the_job(folder):
     with pytest.raises(
-        InputError, match=r"4 of 4 requests .* got no reply \(connection.*run again to ask the rest"
+        InputError,
+        match=r"4 of 4 requests .* got no reply \(connection.*run again to send",
     ):
         ask(folder, base_url="http://127.0.0.1:9/v1")
     assert not (table(folder, "outcomes")).exists()
 
 
-def test_the_budget_counts_what_the_store_holds(folder):
+def test_the_budget_includes_stored_answers(folder):
     ask(folder)
     (used,) = read_table(table(folder, "usage"), LLM_USAGE).to_dicts()
     (folder / "prompt.md").write_text(TEMPLATE + "!")
@@ -194,7 +195,7 @@ def test_the_budget_counts_what_the_store_holds(folder):
         ask(folder, prices={"stand-in/rules": price}, **limited)
 
 
-def test_a_shard_has_some_documents_and_what_belongs_to_them():
+def test_a_shard_has_some_documents_and_their_rows():
     names = [f"d{n}" for n in range(99)]
     whole = pl.DataFrame({"_id": ["p"]})
     tables = {"documents": pl.DataFrame({"_id": names}), "other": whole}
@@ -226,7 +227,7 @@ def outcome_frame(*rows):
     return pl.DataFrame(list(rows), schema=schema)
 
 
-def test_all_that_is_dropped_is_counted_once(folder):
+def test_each_dropped_item_is_counted_once(folder):
     tables = {"documents": read_table(folder / "documents.parquet", DOCUMENTS)}
     found = outcome_frame(
         outcome("a-x", value={"verdict": "yes"}),
@@ -246,7 +247,7 @@ def test_all_that_is_dropped_is_counted_once(folder):
     assert refused["detail"] == "why: raw words"
 
 
-def test_two_shards_make_the_rows_of_one_job_in_their_order(folder):
+def test_two_shards_give_the_rows_of_one_job(folder):
     ask(folder)
     shards = [one.folder for one in Slice.every(2)]
     for shard in shards:
@@ -265,9 +266,7 @@ def test_two_shards_make_the_rows_of_one_job_in_their_order(folder):
         assert summed.select(same).rows() == whole.select(same).rows(), name
 
 
-def test_a_task_that_keeps_nothing_says_so_and_so_does_the_benchmark_without_queries(
-    folder, monkeypatch, capsys
-):
+def test_a_task_that_keeps_nothing_gives_a_warning(folder, monkeypatch, capsys):
     reply_with(monkeypatch, "{} No, wait: {}")
     documents = pl.DataFrame({"_id": list("ac"), "text": ["A copper mine."] * 2, "origin": "x"})
     source = derived("sample", params={})
@@ -311,7 +310,7 @@ def test_a_server_that_refuses_every_request_fails_the_job(folder, monkeypatch):
     with pytest.raises(InputError, match=r"4 of 4 requests .*http_451 4") as told:
         ask(folder)
     assert "run again" not in str(told.value)
-    assert "would be refused again" in str(told.value)
+    assert "would refuse these requests again" in str(told.value)
 
 
 def test_one_request_refused_among_others_is_an_outcome(folder, monkeypatch):

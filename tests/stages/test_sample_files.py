@@ -98,7 +98,7 @@ def kill_in_the_middle():
     assert not Path("documents.parquet").exists()
 
 
-def test_a_draw_by_files_is_the_draw_of_one_reading():
+def test_drawing_by_file_equals_drawing_at_once():
     run()
     documents = jobs.rows("documents.parquet", DOCUMENTS)
     whole = draw(
@@ -117,7 +117,7 @@ def test_a_draw_by_files_is_the_draw_of_one_reading():
 
 @pytest.mark.processes
 @pytest.mark.parametrize("passages", [None, Passages(min_words=5, max_words=20)])
-def test_files_read_side_by_side_give_the_same_rows(passages):
+def test_files_read_in_parallel_give_the_same_rows(passages):
     section = params(passages=passages)
     one = run(section)
     assert run(section, store="other", threads=2, name="two-") == one
@@ -125,11 +125,11 @@ def test_files_read_side_by_side_give_the_same_rows(passages):
 
 
 @pytest.mark.processes
-def test_a_sample_that_was_killed_reads_the_missing_files_alone(caplog):
+def test_a_restarted_sample_reads_only_missing_files(caplog):
     caplog.set_level("INFO", "psibench")
     kill_in_the_middle()
     gone_on = run()
-    assert "2 of 5 files were read before" in caplog.text
+    assert "reusing 2 of 5 files read before" in caplog.text
     assert parts() == []
     assert run(store="undisturbed", name="again-") == gone_on
 
@@ -141,7 +141,7 @@ def read_files(name, section):
     _write_parts(drawing.source, drawing, whose, folder=Path("store/samples"), processes=1)
 
 
-def test_two_tables_of_one_source_keep_parts_of_their_own(caplog):
+def test_two_tables_of_one_source_have_separate_parts(caplog):
     for name in "ab":
         read_files(name, params())
     assert len(parts()) == 2 * N_FILES
@@ -149,17 +149,17 @@ def test_two_tables_of_one_source_keep_parts_of_their_own(caplog):
     assert len(parts()) == N_FILES
     caplog.set_level("INFO", "psibench")
     run(name="b")
-    assert "5 of 5 files were read before" in caplog.text
+    assert "reusing 5 of 5 files read before" in caplog.text
     assert parts() == []
 
 
-def test_parts_left_by_a_draw_of_another_cluster_column_are_not_taken():
+def test_parts_of_another_cluster_column_are_not_reused():
     read_files("", params())
     run(params(source(cluster_column="n")))
     assert jobs.rows("documents.parquet", DOCUMENTS)["origin"].str.starts_with("n ").all()
 
 
-def test_a_limit_takes_the_same_of_each_file_and_makes_up_for_short_ones():
+def test_a_limit_is_equal_per_file_except_short_ones():
     Path("d/f1.jsonl").write_text('{"text": "one two three"}\n')
     everything = Sample(edges=[0, 41], deduplicate="none").model_dump(mode="json")
     run(params(source(max_documents=60)) | {"sample": everything})
@@ -171,7 +171,7 @@ def test_a_limit_takes_the_same_of_each_file_and_makes_up_for_short_ones():
     assert "d/f0.jsonl, line 16" not in origins
 
 
-def test_an_id_of_two_files_is_refused_naming_both_records():
+def test_an_id_in_two_files_is_refused_with_both_records():
     record = json.dumps({"text": "alpha beta gamma", "_id": "x"}) + "\n"
     for number in (0, 4):
         with open(f"d/f{number}.jsonl", "a") as file:

@@ -40,7 +40,7 @@ def run(*, source=SOURCE, passages=None, sample=SAMPLE, **more):
     return [jobs.rows(paths[name], spec) for name, spec in zip(TABLES, specs, strict=True)]
 
 
-def test_ids_get_their_prefix_also_where_something_was_left_out():
+def test_ids_of_left_out_documents_also_get_the_prefix():
     long = "\n\n".join(" ".join(f"p{i}y{j}" for j in range(20)) for i in range(3)) + "\n\nend"
     with Path("a.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "long", "text": long}) + "\n")
@@ -52,10 +52,10 @@ def test_ids_get_their_prefix_also_where_something_was_left_out():
     assert set(dropped.select("language", "domain").rows()) == {("eng-Latn", "law")}
 
 
-def test_a_sample_too_small_or_empty_is_told_with_its_language_and_domain(caplog):
+def test_a_small_or_empty_sample_is_reported_with_its_domain(caplog):
     run(sample=Sample(unit="words", edges=[0, 50], n_documents=99))
     (message,) = (record.getMessage() for record in caplog.records)
-    assert message.startswith("sample of eng-Latn, law: 99 documents of 0-50 words wanted, ")
+    assert message.startswith("sample of eng-Latn, law: drew only ")
     with pytest.raises(InputError, match="sample of eng-Latn, law: no document drawn"):
         run(sample=Sample(unit="words", edges=[800, 900]))
 

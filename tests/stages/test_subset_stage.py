@@ -55,7 +55,7 @@ def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
 TWELVE = [query(f"q{i}", POSITIONS[i % 3]) for i in range(12)]
 
 
-def test_all_qrels_of_the_queries_drawn_are_kept_and_no_others(tmp_path):
+def test_only_the_qrels_of_drawn_queries_are_kept(tmp_path):
     tiny = draw(tmp_path, TWELVE, per_position=1)
     names = tiny["queries"]["_id"].to_list()
     assert tiny["qrels"].select("query-id", "corpus-id", "score").rows() == [
@@ -70,14 +70,14 @@ def test_all_qrels_of_the_queries_drawn_are_kept_and_no_others(tmp_path):
     }
 
 
-def test_a_position_that_is_short_gives_all_it_has_and_a_warning_says_so(tmp_path, caplog):
+def test_a_short_position_gives_all_queries_with_a_warning(tmp_path, caplog):
     rows = [row for row in TWELVE if row["target_position"] != "end"] + [query("last", "end")]
     with caplog.at_level(logging.WARNING, logger="psibench"):
         tiny = draw(tmp_path, rows, per_position=3)
     counts = tiny["queries"]["target_position"].value_counts().rows()
     assert dict(counts) == {"beginning": 3, "middle": 3, "end": 1}
     assert [record.getMessage() for record in caplog.records] == [
-        "tiny: only 1 of the 3 requested queries with target end exist; takes all of them"
+        "tiny: drew only 1 of the 3 requested queries with target end"
     ]
 
 
@@ -92,7 +92,7 @@ def test_a_query_of_two_thirds_is_drawn_for_both(tmp_path, caplog):
     assert caplog.records == []
 
 
-def test_queries_left_out_for_other_reasons_than_the_draw_are_named(tmp_path, caplog):
+def test_queries_left_out_before_the_draw_are_reported(tmp_path, caplog):
     again = query("again", "beginning") | {"text": "what is q0?"}
     rows = [query("q0", "beginning"), again, query("untargeted", None), query("m", "middle")]
     with caplog.at_level(logging.WARNING, logger="psibench"):

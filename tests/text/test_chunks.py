@@ -30,7 +30,7 @@ WORDS = ["a", "na", "b.", "語", "😀", "the", "é", "\u200b"]
 
 
 @given(st.lists(st.sampled_from(WORDS + SPACES), max_size=80).map("".join), st.integers(1, 9))
-def test_chunks_hold_all_words_in_order_and_none_is_too_long(text, chunk_words):
+def test_chunks_have_all_words_within_the_limit(text, chunk_words):
     spans = split_chunks(text, chunk_words=chunk_words)
     at = 0
     for start, end in spans:
@@ -65,7 +65,7 @@ def test_overlapping_chunks_are_full_windows(text, expected):
     st.lists(st.sampled_from(WORDS + SPACES), max_size=80).map("".join),
     st.integers(2, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n - 1))),
 )
-def test_overlapping_chunks_share_so_many_words_and_hold_all(text, sizes):
+def test_overlapping_chunks_share_the_requested_words(text, sizes):
     chunk_words, overlap = sizes
     spans = split_chunks(text, chunk_words=chunk_words, overlap=overlap)
     chunks = [text[start:end].split() for start, end in spans]

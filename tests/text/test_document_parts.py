@@ -17,7 +17,7 @@ def pieces(text, max_tokens, count_tokens=count_whitespace_tokens):
     return split_parts(text, max_tokens=max_tokens, count_tokens=count_tokens)
 
 
-def test_a_part_takes_in_as_many_whole_paragraphs_as_fit():
+def test_a_part_has_as_many_paragraphs_as_fit():
     text = "a b\n\nc d\n \ne\n\nf g h i"
     # 2 + 2 + 1 words fit in 5, the fourth paragraph does not.
     assert pieces(text, 5) == [("a b\n\nc d\n \ne", "\n\n"), ("f g h i", "")]
@@ -32,13 +32,13 @@ def test_chinese_and_arabic_sentences_are_cut_at_their_own_marks():
     assert pieces("كيف الحال؟ بخير", 2) == [("كيف الحال؟", " "), ("بخير", "")]
 
 
-def test_a_sentence_that_is_too_long_is_cut_between_words_then_characters():
+def test_long_sentences_are_cut_between_words_then_characters():
     assert pieces("a b c d e", 2) == [("a b", " "), ("c d", " "), ("e", "")]
     assert pieces("abcdefg", 3, count_chars) == [("abc", ""), ("def", ""), ("g", "")]
     assert pieces("你好\U00020000吗", 2, count_chars) == [("你好", ""), ("\U00020000吗", "")]
 
 
-def test_a_character_that_counts_too_much_is_a_part_of_its_own():
+def test_a_character_above_the_limit_is_a_separate_part():
     assert pieces("ab", 1, lambda texts: 3 * count_chars(texts)) == [("a", ""), ("b", "")]
 
 
@@ -46,7 +46,7 @@ TEXTS = st.text(alphabet='ab .!?\n\r\t。？」"é\U0001f600 ', max_size=80)
 
 
 @given(TEXTS, st.integers(1, 12), st.sampled_from([count_chars, count_whitespace_tokens]))
-def test_the_parts_fit_and_joined_again_are_the_text(text, most, count_tokens):
+def test_parts_fit_and_join_to_the_same_text(text, most, count_tokens):
     parts = pieces(text, most, count_tokens)
     texts, separators = map(list, zip(*parts, strict=True))
     joined, joins = join_parts(texts, separators)

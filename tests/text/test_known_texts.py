@@ -24,11 +24,11 @@ LONG = "one two three four five six seven eight nine ten"  # 6 shingles of five 
         ([], LONG, 0.0),
     ],
 )
-def test_overlap_is_what_is_shared_over_the_smaller_set(known, text, overlap):
+def test_overlap_is_relative_to_the_smaller_set(known, text, overlap):
     assert KnownTexts(known).overlap(text) == pytest.approx(overlap)
 
 
-def test_the_share_is_that_of_the_texts_own_shingles():
+def test_the_share_is_relative_to_the_texts_shingles():
     seen = SeenText()
     seen.remember("one two three four five six")
     # shingles: "one ... five" (seen), "two ... seven" (new)
@@ -37,7 +37,7 @@ def test_the_share_is_that_of_the_texts_own_shingles():
     assert seen.share("five six") == 0.0
 
 
-def test_a_text_pieced_together_from_several_is_seen():
+def test_a_text_composed_of_several_counts_as_seen():
     seen = SeenText()
     seen.remember("one two three four five")
     seen.remember("two three four five six")

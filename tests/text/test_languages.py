@@ -31,12 +31,12 @@ def test_chinese_and_japanese_have_no_space_between_sentences():
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("xyz-Latn", "'xyz-Latn': there is no language 'xyz'"),
-        ("qaa-Latn", "'qaa-Latn': there is no language 'qaa'"),
-        ("eng-Xxxx", "'eng-Xxxx': there is no script 'Xxxx'"),
-        ("english", "'english': not of the form of eng-Latn"),
+        ("xyz-Latn", "'xyz-Latn': 'xyz' is not a language"),
+        ("qaa-Latn", "'qaa-Latn': 'qaa' is not a language"),
+        ("eng-Xxxx", "'eng-Xxxx': 'Xxxx' is not a script"),
+        ("english", "'english': does not have the form eng-Latn"),
     ],
 )
-def test_what_is_no_language_is_explained(code, message):
+def test_invalid_language_codes_are_refused(code, message):
     with pytest.raises(InputError, match=message):
         english_name(code)

@@ -18,12 +18,12 @@ from psibench.text.lengths import (
         ("a\u00a0b", 1, 2),
     ],
 )
-def test_words_split_on_one_space_and_tokens_on_runs_of_white_space(text, words, tokens):
+def test_words_split_on_one_space_tokens_on_runs(text, words, tokens):
     assert count_words([text]).tolist() == [words]
     assert count_whitespace_tokens([text]).tolist() == [tokens]
 
 
-def test_a_tokenizer_is_given_some_text_at_once_and_long_texts_alone(monkeypatch):
+def test_a_tokenizer_gets_bounded_batches_of_text(monkeypatch):
     monkeypatch.setattr(lengths, "PART_CHARS", 30)
     calls = []
 

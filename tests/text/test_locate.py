@@ -23,12 +23,12 @@ def found(text, quote):
         ("sat. Two\ncats", "sat.\n\nTwo  cats"),
         ("[...] Two cats […]", "Two  cats"),
         ('""go home" and left... "', 'go home" and left'),
-        ("and left...", "and left..."),  # the plain form stands there: nothing is cut off
+        ("and left...", "and left..."),  # the text has the plain form: nothing is cut off
         ("«slept.»", "slept."),
         ("‘…Two  cats’", "Two  cats"),
     ],
 )
-def test_a_quote_is_found_in_spite_of_white_space_and_marks_around_it(quote, expected):
+def test_a_quote_matches_despite_white_space_and_marks(quote, expected):
     assert found(TEXT, quote) == expected
 
 
@@ -37,13 +37,13 @@ def test_a_quote_is_found_in_spite_of_white_space_and_marks_around_it(quote, exp
     [
         ("", "empty_quote"),
         ('"..."', "empty_quote"),
-        ("...", "empty_quote"),  # it stands in the text, but quotes nothing
+        ("...", "empty_quote"),  # the text has it, but it quotes nothing
         ("one cat sat.", "quote_not_found"),  # case counts
         ("Two catsran.", "quote_not_found"),  # so does white space between words
         ("One cat", "quote_ambiguous"),
     ],
 )
-def test_a_quote_without_one_place_has_a_reason(quote, reason):
+def test_a_quote_without_a_unique_span_has_a_reason(quote, reason):
     assert locate_quote(TEXT, quote) == Located(None, reason)
 
 
@@ -56,7 +56,7 @@ def test_a_quote_without_one_place_has_a_reason(quote, reason):
         ("𠀀 𠀁 x", "𠀀𠀁", "𠀀 𠀁"),
     ],
 )
-def test_white_space_beside_unspaced_scripts_is_ignored(text, quote, expected):
+def test_white_space_next_to_unspaced_scripts_is_ignored(text, quote, expected):
     assert found(text, quote) == expected
 
 
@@ -65,11 +65,11 @@ def test_overlapping_matches_are_several():
     assert locate_quote("a b  a\nb a", "a b a").reason == "quote_ambiguous"
 
 
-def test_a_second_place_with_another_line_break_is_a_second_place():
+def test_a_match_with_another_line_break_counts():
     # A model writes a line break as a space: either place may be meant.
     assert locate_quote("a b and a\nb", "a b").reason == "quote_ambiguous"
     assert locate_quote('go "go"', "“go”").reason == "quote_ambiguous"
-    assert locate_quote('go "go"', '"go"').span == (3, 7)  # its marks tell it apart
+    assert locate_quote('go "go"', '"go"').span == (3, 7)  # its marks distinguish it
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_second_place_with_another_line_break_is_a_second_place():
         ("C d.", ["A b.", "...", "C d."], ["quote_not_found", "empty_quote", "C d."]),
     ],
 )
-def test_numbered_sentences_have_a_place_only_where_it_is_certain(text, sentences, expected):
+def test_numbered_sentences_are_located_only_if_certain(text, sentences, expected):
     located = locate_sentences(text, sentences)
     assert [one.reason or text[slice(*one.span)] for one in located] == expected
 
@@ -116,7 +116,7 @@ def test_the_tolerant_form_agrees_with_a_regular_expression(text, quote):
     tolerant = reference(text, quote)
     if plain and tolerant:
         expected = Located(tolerant[0]) if len(tolerant) == 1 else Located(None, "quote_ambiguous")
-        if plain.strip("."):  # three dots alone are an empty quote
+        if plain.strip("."):  # three dots are an empty quote
             assert located == expected
     elif not plain:
         assert located == Located(None, "empty_quote")

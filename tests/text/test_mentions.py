@@ -12,7 +12,7 @@ from psibench.text.mentions import mentions_document
         ("根据本文，谁赢得了比赛？", "根据本文"),
     ],
 )
-def test_a_question_that_points_at_a_document_names_the_phrase(question, phrase):
+def test_a_question_about_its_document_returns_the_phrase(question, phrase):
     assert mentions_document(question) == phrase
 
 

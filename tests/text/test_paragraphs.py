@@ -40,5 +40,5 @@ Changed in version 3.9: the thing may also be given as a path of any kind.
         ("x = {1: 2}; y = [a for a in (1, 2, 3) if a is not None]", False),  # too few letters
     ],
 )
-def test_prose_is_told_from_lists_and_code(paragraph, expected):
+def test_prose_is_distinguished_from_lists_and_code(paragraph, expected):
     assert is_prose(paragraph) is expected

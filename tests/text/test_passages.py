@@ -16,7 +16,7 @@ def cut(frame: pl.DataFrame, seed: int = 1):
     return cut_documents(frame, min_words=10, max_words=40, seed=seed)
 
 
-def test_every_word_of_a_long_document_is_in_one_passage_or_left_out():
+def test_every_word_is_in_one_passage_or_left_out():
     text = "\n\n".join(words(15, f"p{k}x") for k in range(9)) + "\n\n" + words(100)
     passages, left_out = cut(documents(d=text))
     pieces = [*passages["text"], *(piece for _, piece in left_out)]
@@ -26,7 +26,7 @@ def test_every_word_of_a_long_document_is_in_one_passage_or_left_out():
     assert passages.height > 2
 
 
-def test_the_cut_of_a_document_depends_on_seed_and_id_alone():
+def test_the_cut_depends_only_on_seed_and_id():
     text = "\n\n".join(words(6, f"p{k}x") for k in range(40))
     alone, _ = cut(documents(d=text))
     beside, _ = cut(documents(other=words(80), d=text))

@@ -32,13 +32,13 @@ CHINESE = [
 
 
 @pytest.mark.parametrize(("text", "kind"), ENGLISH)
-def test_an_english_query_is_typed_by_the_interrogative_that_opens_it(text, kind):
+def test_english_queries_get_the_type_of_their_first_interrogative(text, kind):
     assert query_types([text], language="eng-Latn") == [kind]
 
 
 @pytest.mark.parametrize(("text", "kind"), CHINESE)
 @pytest.mark.parametrize("language", ["cmn-Hans", "zho-Hant"])
-def test_a_chinese_query_is_typed_by_its_first_interrogative(text, kind, language):
+def test_chinese_queries_get_the_type_of_their_first_interrogative(text, kind, language):
     assert query_types([text], language=language) == [kind]
 
 

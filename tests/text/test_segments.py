@@ -20,7 +20,7 @@ from psibench.text.segments import (
         (10, 5, [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]),
     ],
 )
-def test_segments_are_equal_and_the_last_takes_the_remainder(n_chars, n_segments, expected):
+def test_segments_are_equal_except_for_the_remainder(n_chars, n_segments, expected):
     assert equal_segments(n_chars, n_segments) == expected
 
 
@@ -43,7 +43,7 @@ def test_spans_are_tagged_by_each_rule(start, end, posq, myopic):
 
 
 @given(st.data())
-def test_spans_in_an_inner_third_have_one_tag_under_both_rules(data):
+def test_spans_in_inner_thirds_have_one_tag(data):
     n_chars = data.draw(st.integers(0, 500))
     for position in POSITIONS:
         low, high = inner_thirds(n_chars)[position]

@@ -19,7 +19,7 @@ def test_words_have_exact_offsets_and_stems():
         ("👩\u200d🌾 farm👩\u200d🌾er 🏳️\u200d🌈 x\u200d", ["farm", "er"]),
     ],
 )
-def test_marks_and_joiners_are_parts_of_words_and_emoji_are_not(text, words):
+def test_words_include_marks_and_joiners_but_not_emoji(text, words):
     found = tokenise(text)
     assert [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)] == words
 
@@ -36,5 +36,5 @@ def test_marks_and_joiners_are_parts_of_words_and_emoji_are_not(text, words):
         ("snake_case", False),
     ],
 )
-def test_content_words_are_long_plain_and_no_stop_words(word, expected):
+def test_content_words_are_long_and_no_stop_words(word, expected):
     assert is_content_word(word) is expected

@@ -135,7 +135,7 @@ def asked(project: Project, since: float = 0.0) -> dict[str, int]:
         if path.stat().st_mtime < since:
             continue
         task = path.stem if path.parent.name == "eng-Latn" else path.parent.name  # or of a shard
-        found = re.search(r"(\d+) requests asked", path.read_text())
+        found = re.search(r"(\d+) requests sent", path.read_text())
         counts[task] = counts.get(task, 0) + (int(found[1]) if found else 0)
     return {task: count for task, count in counts.items() if count}
 

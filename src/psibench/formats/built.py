@@ -21,7 +21,7 @@ from psibench.tables.schemas import CORPUS, QRELS, QUERIES, STATISTICS
 
 logger = logging.getLogger("psibench")
 
-BENCHMARK_TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
+DATASET_TABLES = {spec.name: spec for spec in (CORPUS, QUERIES, QRELS)}
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Dataset:
         """
         rows = OfDomain(str(self.path(table)), self.domain)
         if columns is None:
-            return read_table(rows, BENCHMARK_TABLES[table])
-        return read_columns(rows, BENCHMARK_TABLES[table], columns)
+            return read_table(rows, DATASET_TABLES[table])
+        return read_columns(rows, DATASET_TABLES[table], columns)
 
     @property
     def identical_ids(self) -> IdenticalIds:
@@ -113,8 +113,8 @@ def find_datasets(
         if lost := sorted(set(wanted or ()) - {getattr(one, kind) for one in datasets}):
             allowed = ", ".join(one.name for one in every)
             raise InputError(
-                f"{kind}s: the choice has no dataset of {', '.join(lost)}; the benchmark has "
-                f"{allowed}"
+                f"{kind}s: no dataset of {', '.join(lost)} in the chosen languages and domains; "
+                f"the benchmark has {allowed}"
             )
     statistics = benchmark / "statistics.parquet"  # of the last run, if it got this far
     if statistics.is_file():
@@ -126,7 +126,7 @@ def find_datasets(
                 ", ".join(left),
             )
     for dataset in datasets:
-        if lacking := [table for table in BENCHMARK_TABLES if not dataset.path(table).is_file()]:
+        if lacking := [table for table in DATASET_TABLES if not dataset.path(table).is_file()]:
             folder = Path(
                 "results", benchmark.resolve().name, dataset.folder.relative_to(benchmark)
             )

@@ -10,7 +10,7 @@ from psibench.errors import InputError
 from psibench.metrics.buckets import MIXED, THIRDS, UNKNOWN
 from psibench.metrics.query_scores import SEVERAL_SPANS, name_some
 from psibench.tables.ranking import repeated_pairs
-from psibench.text.lengths import MOST_CHARS
+from psibench.text.lengths import MOST_TEXT_CHARS
 
 logger = logging.getLogger("psibench")
 
@@ -62,20 +62,20 @@ def refuse_other_positions(queries: pl.DataFrame, *, source: str) -> None:
 def refuse_odd_lengths(queries: pl.DataFrame, names: Iterable[str], *, source: str) -> None:
     """Raise InputError if a length is impossible for a text; null is allowed."""
     for name in names:
-        odd = queries.filter(~pl.col(name).is_between(1, MOST_CHARS))
+        odd = queries.filter(~pl.col(name).is_between(1, MOST_TEXT_CHARS))
         for query_id, length in odd.select("_id", name).head(1).iter_rows():
             raise InputError(
                 f"{source}: query {query_id!r} has the {name} {length} ({odd.height} such "
-                f"queries); allowed: 1 to {MOST_CHARS}"
+                f"queries); allowed: 1 to {MOST_TEXT_CHARS}"
             )
 
 
 def _check_spans(queries: pl.DataFrame, source: str) -> None:
     span, length = pl.col("pos_char_span"), pl.col("pos_char_length")
     start, end = (span.list.get(index, null_on_oob=True) for index in (0, 1))
-    is_length, several = length.is_between(1, MOST_CHARS), pl.col(SEVERAL_SPANS)
+    is_length, several = length.is_between(1, MOST_TEXT_CHARS), pl.col(SEVERAL_SPANS)
     by_span = (span.list.len() == 2) & (start >= 0) & (start < end) & is_length
-    by_span &= end <= MOST_CHARS  # `evidence_doubts` reports spans that end beyond their document
+    by_span &= end <= MOST_TEXT_CHARS  # `evidence_doubts` reports ends beyond the document
     by_class = pl.col("target_position").is_not_null() & (length.is_null() | is_length)
     by_class |= several.is_not_null()  # `refuse_odd_spans` checks these
     sound = pl.when(span.is_null()).then(by_class).otherwise(by_span)
@@ -96,7 +96,7 @@ def refuse_odd_spans(queries: pl.DataFrame, *, source: str) -> None:
     several = queries.filter(pl.col(SEVERAL_SPANS).is_not_null())
     columns = ("_id", SEVERAL_SPANS, "pos_char_span", "pos_char_length")
     for query_id, spans, single, size in several.select(columns).iter_rows():
-        is_sized = size is not None and 1 <= size <= MOST_CHARS
+        is_sized = size is not None and 1 <= size <= MOST_TEXT_CHARS
         if single is not None or not is_sized or not _in_order(spans, size):
             raise InputError(
                 f"{source}: query {query_id!r} has the {SEVERAL_SPANS} {spans} and the "

@@ -267,7 +267,7 @@ def rank_file(
 
 # --- Plausibility of the scores ---------------------------------------------------------------
 
-FIRST = 10
+TIE_DEPTH = 10
 """Results per query among which ties are counted; the headline metrics use these results."""
 MOST_MERGED = 0.01
 """Largest share of neighbouring results with different 64-bit scores whose 32-bit scores are equal;
@@ -300,7 +300,7 @@ def doubts(file: RunFile, *, of_distances: str = LOWER_IS_BETTER) -> Iterator[st
             f"later one has the larger score ({of_distances})"
         )
     by_score = frame.drop_nulls().sort("query_id", "exact", descending=[False, True])
-    first = by_score.filter(place_in_query() < FIRST)
+    first = by_score.filter(place_in_query() < TIE_DEPTH)
     exact, score = (pl.col(name) for name in ("exact", "score"))
     same_query = pl.col("query_id") == pl.col("query_id").shift()
     apart = first.select(merged=score == score.shift()).filter(
@@ -310,7 +310,7 @@ def doubts(file: RunFile, *, of_distances: str = LOWER_IS_BETTER) -> Iterator[st
     if n_merged > MOST_MERGED * apart.height:
         yield (
             f"scores differ by less than the precision of 32-bit floats: {n_merged:,} of "
-            f"{apart.height:,} neighbouring pairs among the first {FIRST} of their query "
+            f"{apart.height:,} neighbouring pairs among the first {TIE_DEPTH} of their query "
             f"({n_merged / apart.height:.1%}) differ in the file and are tied here; subtract a "
             "constant from all scores so that they are near 0"
         )
@@ -318,8 +318,8 @@ def doubts(file: RunFile, *, of_distances: str = LOWER_IS_BETTER) -> Iterator[st
     if 2 * tied > first.height:
         yield (
             f"the scores are mostly tied: {tied:,} of the {first.height:,} results among the first "
-            f"{FIRST} of their query ({tied / first.height:.1%}) share their score with another "
-            "result, and are ordered by document id, descending"
+            f"{TIE_DEPTH} of their query ({tied / first.height:.1%}) share their score with "
+            "another result, and are ordered by document id, descending"
         )
 
 

@@ -71,7 +71,9 @@ def read_parquet(
         names = _names_in(present, columns, also or {}, str(path), own_first=own_first, hint=hint)
         wanted = [*names, *(name for name in optional if name in present)]
         if twice := [name for name in wanted if present.count(name) > 1]:
-            raise InputError(f"{path}: repeated columns {', '.join(twice)}; rename or remove them")
+            raise InputError(
+                f"{path}: columns that occur twice: {', '.join(twice)}; rename or remove them"
+            )
         table = file.read(columns=wanted).select(wanted)
         table.validate(full=True)
         columns = [_as_polars_reads(column) for column in table.columns]

@@ -196,8 +196,9 @@ def _warn_if_empty(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None
         if counts.entered and not counts.kept:
             reasons = reasons_text(gathered.dropped.filter(unit=counts.unit))
             warn(
-                f"{task.name} keeps none of the {counts.entered} {counts.unit} of {domain.name}, "
-                f"{domain.language}: {reasons}. {domain.job.outputs['dropped']} has a row for each"
+                f"{task.name} keeps none of {counts.entered} {counts.unit} of {domain.name}, "
+                f"{domain.language}: {reasons}. A row for each is in "
+                f"{domain.job.outputs['dropped']}"
             )
 
 

@@ -143,7 +143,7 @@ def section_at(section: Benchmark, place: Place) -> Benchmark:
 
 # Views
 
-RAW, TINY = "raw", "tiny"
+RAW_VIEW, TINY_VIEW = "raw", "tiny"
 """Views: before false negatives were removed; a small subset."""
 
 
@@ -157,13 +157,13 @@ def view_names(section: Benchmark) -> Iterator[str]:
     if not isinstance(section, GeneratedBenchmark):
         return
     if section.false_negatives is not None:
-        yield RAW
+        yield RAW_VIEW
     if section.tiny is not None:
-        yield TINY
+        yield TINY_VIEW
 
 
 def evaluated_views(section: Benchmark) -> list[str]:
     """List the views that have rows in the result tables."""
     negatives = section.false_negatives if isinstance(section, GeneratedBenchmark) else None
     is_raw_left_out = negatives is not None and not negatives.evaluate_raw
-    return [view for view in view_names(section) if view != RAW or not is_raw_left_out]
+    return [view for view in view_names(section) if view != RAW_VIEW or not is_raw_left_out]

@@ -61,7 +61,7 @@ from psibench.text.segments import POSITIONS
 
 logger = logging.getLogger("psibench")
 
-_TOO_FEW = "tiny: only %d of the %d requested queries with target %s exist; takes all of them"
+_TOO_FEW = "tiny: drew only %d of the %d requested queries with target %s"
 _LEFT_OUT = "tiny: left out %d queries of %s: %s"
 _WHY_LEFT_OUT = {
     NO_TARGET: "they have no target position",
@@ -251,7 +251,7 @@ def _draw(queries: pl.DataFrame, section: Tiny, where: str, *, on_empty: OnEmpty
 
 # The steps of a generated benchmark: tasks that write, filters, tasks that judge
 
-GRADE, AUDIT, NEGATIVES = "grade", "audit", "false_negatives"
+GRADE_STEP, AUDIT_STEP, NEGATIVES = "grade", "audit", "false_negatives"
 GRADE_ROUNDS = ("grade_first", "grade_rest")
 CANDIDATE_UNITS = {"fineweb_posq": "questions", "posir": "questions", "controlled": "queries"}
 """Unit of a recipe's candidates in FLOW."""
@@ -260,7 +260,7 @@ JUDGING = {"grades": grading_task, "verdicts": verdict_task}
 JUDGE_FLOW_STEPS = {
     "grade_first": 20,
     "grade_rest": 21,
-    AUDIT: 30,
+    AUDIT_STEP: 30,
     NEGATIVES: 100,
 }
 """Positions of the judging steps in FLOW. They are fixed, whatever other steps a benchmark has: the
@@ -290,7 +290,7 @@ def judging_of(section: GeneratedBenchmark) -> Iterator[Judging]:
         judge = _request_section(section.grade)
         yield from (Judging(name, "grades", judge) for name in GRADE_ROUNDS)
     if section.audit is not None:
-        yield Judging(AUDIT, "verdicts", _request_section(section.audit))
+        yield Judging(AUDIT_STEP, "verdicts", _request_section(section.audit))
     if isinstance(section.false_negatives, FinewebNegatives):
         prompt = section.false_negatives.prompt
         for number, llm in enumerate(section.false_negatives.judges, start=1):
@@ -311,9 +311,9 @@ def steps_of(section: GeneratedBenchmark) -> list[str]:
     judging = [one.name for one in judging_of(section)]
     steps = [task.name for task in RECIPE_TASKS[section.recipe]]
     for name in section.filters:
-        steps += [*GRADE_ROUNDS, GRADE] if name == GRADE else [name]
-    steps += [AUDIT] if section.audit is not None else []
-    steps += [name for name in judging if name not in (*GRADE_ROUNDS, AUDIT)]
+        steps += [*GRADE_ROUNDS, GRADE_STEP] if name == GRADE_STEP else [name]
+    steps += [AUDIT_STEP] if section.audit is not None else []
+    steps += [name for name in judging if name not in (*GRADE_ROUNDS, AUDIT_STEP)]
     return steps + ([NEGATIVES] if section.false_negatives is not None else [])
 
 

@@ -37,7 +37,7 @@ logger = logging.getLogger("psibench")
 OUTSIDE = "outside"
 _CUT_STAGE = "cut_documents"
 _SAMPLED_COLUMNS = ("_id", "text", "origin", "length", "length_bin")
-_TOO_FEW_IN_BIN = "%s: only %d of the %d requested documents of %s %s exist%s; takes all of them"
+_TOO_FEW_IN_BIN = "%s: drew only %d of the %d requested documents of %s %s%s"
 
 LengthMeasure = Callable[[Sequence[str]], np.ndarray]
 

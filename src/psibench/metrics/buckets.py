@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from psibench.errors import InputError
-from psibench.text.lengths import MOST_CHARS
+from psibench.text.lengths import MOST_TEXT_CHARS
 
 THIRDS = ("beginning", "middle", "end")
 MIXED = "mixed"
@@ -223,7 +223,7 @@ def length_bucket(tokens: pl.Expr, edges: Sequence[int] = LENGTH_EDGES[1:]) -> p
 def refuse_odd_edges(edges: Sequence[int]) -> Sequence[int]:
     """Return the edges of length buckets; raise InputError unless they increase and are few."""
     rising = all(low < high for low, high in pairwise((0, *edges)))
-    if not rising or not 1 <= len(edges) <= MOST_LENGTH_EDGES or edges[-1] > MOST_CHARS:
+    if not rising or not 1 <= len(edges) <= MOST_LENGTH_EDGES or edges[-1] > MOST_TEXT_CHARS:
         raise InputError(
             f"edges of length buckets {list(edges)}; allowed: 1 to {MOST_LENGTH_EDGES} increasing "
             "numbers of tokens, e.g. 2048 8192 16384"

@@ -30,7 +30,7 @@ from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
 from psibench.metrics.ranking import parse_metrics
 from psibench.tables.ranking import rank_documents, with_ties
-from psibench.text.lengths import MOST_CHARS
+from psibench.text.lengths import MOST_TEXT_CHARS
 
 SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk")
 SPAN_METRICS = (
@@ -55,7 +55,7 @@ def document_metrics(metrics: Sequence[str]) -> list[str]:
 def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
     """Raise InputError unless chunks have 0 <= start < end, in whole numbers."""
     start, end = pl.col("start"), pl.col("end")
-    sound = (start >= 0) & (start < end) & (end <= MOST_CHARS)
+    sound = (start >= 0) & (start < end) & (end <= MOST_TEXT_CHARS)
     sound &= (start == start.round()) & (end == end.round())
     odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
     if not odd.is_empty():

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from psibench.generate.benchmarks import (
-    TINY,
+    TINY_VIEW,
     Beir,
     Benchmark,
     FinewebPosq,
@@ -83,7 +83,7 @@ def published_facts(benchmarks: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             data = FOUR_DOMAINS if set(section.named_domains()) == CONTROLLED_DOMAINS else "posir"
         else:
             continue
-        ids = [name, view_id(name, TINY)] if TINY in evaluated_views(section) else [name]
+        ids = [name, view_id(name, TINY_VIEW)] if TINY_VIEW in evaluated_views(section) else [name]
         found |= {one: {"data": data, "differs": differs} for one in ids}
     return found
 

@@ -12,7 +12,7 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.rerankers import reranker_params
 from psibench.config.sources import BeirSource, FilesSource, HubSource, PosirReleaseSource
 from psibench.generate.ask import llm_params, task_params
-from psibench.generate.benchmarks import RAW
+from psibench.generate.benchmarks import RAW_VIEW
 from psibench.generate.recipes import CANDIDATE_UNITS, build_params, grade_rule
 from psibench.generate.sampling import sample_params
 from psibench.models.compiled import MOST_WEIGHTS
@@ -274,7 +274,7 @@ def encode_priority(
     1 for the model that recalls possible false negatives: what follows waits for it.
     """
     planned = plan.named[benchmark]
-    if planned.view == RAW and model == planned.negatives.recall.model:
+    if planned.view == RAW_VIEW and model == planned.negatives.recall.model:
         return 1.0
     row = by_config(plan).rows.get(("encode", benchmark, str(lang or corpus_lang), model))
     minutes = (row and row.job_minutes) or 0.0

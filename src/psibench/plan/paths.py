@@ -20,7 +20,7 @@ from psibench.config.rerankers import BiEncoderReranker, RerankerBase
 from psibench.filters.negatives import FinewebNegatives, judge_name
 from psibench.filters.verify import VerifyMargin, VerifySection
 from psibench.generate.benchmarks import (
-    RAW,
+    RAW_VIEW,
     view_id,
 )
 from psibench.generate.recipes import GRADE_ROUNDS
@@ -83,7 +83,7 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "fused": models(FusionModel),
         "external runs": models(RunFilesModel),
         "generated": [planned.id for planned in every if planned.is_generated],
-        "raw": [name for name, planned in plan.views.items() if planned.view == RAW],
+        "raw": [name for name, planned in plan.views.items() if planned.view == RAW_VIEW],
         "margin": margin,
         # By another rule.
         "verified": [one.id for one in every if _verify_of(one) and one.id not in margin],
@@ -358,7 +358,7 @@ def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[s
             } | tokenizer
         case "remove_negatives":
             return {
-                **tables(plan.views[view_id(benchmark, RAW)], lang),
+                **tables(plan.views[view_id(benchmark, RAW_VIEW)], lang),
                 "negatives": planned.built(lang, part, "negatives"),
                 **judge_tables(plan, benchmark, lang, part),
             }

@@ -27,8 +27,8 @@ from psibench.config.sources import FilesSource
 from psibench.errors import InputError, MissingError, refuse, supported
 from psibench.filters.mixtures import Tiny
 from psibench.generate.benchmarks import (
-    RAW,
-    TINY,
+    RAW_VIEW,
+    TINY_VIEW,
     Controlled,
     DocumentsBenchmark,
     FinewebPosqRelease,
@@ -159,7 +159,7 @@ class Plan:
         trained = self.config.trained
         models = [m for m in models if m not in trained or self.pool_of(m) != planned.base]
         tiny: Tiny | None = getattr(section, "tiny", None)
-        if tiny is None or planned.view == TINY:
+        if tiny is None or planned.view == TINY_VIEW:
             return models
         return [model for model in models if self.models[model].kind not in tiny.only_here]
 
@@ -274,7 +274,7 @@ class Plan:
         panel = [self.rerankers[one] for one in (verify.rerankers if verify else [])]
         recalls = []
         negatives = getattr(planned.section, "false_negatives", None)
-        if negatives is not None and planned.view != RAW:
+        if negatives is not None and planned.view != RAW_VIEW:
             panel += [self.rerankers[one] for one in negatives.rerankers]
             recalls = [negatives.recall.model]
         if model in recalls:
@@ -319,11 +319,11 @@ class Plan:
         model searches for false negatives or the view is evaluated. Translations have no views.
         """
         planned = self.named[benchmark]
-        if planned.view == RAW or lang in planned.translated:
+        if planned.view == RAW_VIEW or lang in planned.translated:
             return benchmark
-        raw = view_id(planned.base, RAW)
+        raw = view_id(planned.base, RAW_VIEW)
         is_wanted = raw in self.views and (
-            RAW in planned.evaluated_views or model == planned.negatives.recall.model
+            RAW_VIEW in planned.evaluated_views or model == planned.negatives.recall.model
         )
         return raw if is_wanted else planned.base
 
@@ -335,13 +335,13 @@ class Plan:
         subset. Runs are reused only if both are evaluated on all models.
         """
         planned = self.named[benchmark]
-        if planned.view not in ("", TINY) or query_lang != corpus_lang:
+        if planned.view not in ("", TINY_VIEW) or query_lang != corpus_lang:
             return benchmark
         if corpus_lang in planned.translated:
             return benchmark
         wider = planned.base
-        if RAW in planned.evaluated_views and not planned.negatives.removes_documents:
-            wider = view_id(planned.base, RAW)
+        if RAW_VIEW in planned.evaluated_views and not planned.negatives.removes_documents:
+            wider = view_id(planned.base, RAW_VIEW)
         takes = all(
             self.models_of(one, query_lang, corpus_lang) == self.config.models
             for one in (wider, benchmark)
@@ -353,9 +353,9 @@ class Plan:
 
         Where a language is cut into parts, each recalls its own: no job reads the run of them all.
         """
-        planned, raw = self.benchmarks[benchmark], view_id(benchmark, RAW)
+        planned, raw = self.benchmarks[benchmark], view_id(benchmark, RAW_VIEW)
         recall = planned.negatives.recall
-        if RAW not in planned.evaluated_views or recall.top_k > self.config.search.top_k:
+        if RAW_VIEW not in planned.evaluated_views or recall.top_k > self.config.search.top_k:
             return False
         if any(len(planned.parts[language]) > 1 for language in planned.native):
             return False

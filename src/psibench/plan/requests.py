@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from psibench.config.sections import Encoding
 from psibench.filters.verify import MARGIN_THRESHOLDS
 from psibench.generate.benchmarks import GeneratedBenchmark
-from psibench.generate.recipes import AUDIT, GRADE, GRADE_ROUNDS, NEGATIVES, grade_rule
+from psibench.generate.recipes import AUDIT_STEP, GRADE_ROUNDS, GRADE_STEP, NEGATIVES, grade_rule
 from psibench.llm.sections import LlmSettings
 from psibench.metrics.buckets import LENGTH_EDGES
 from psibench.plan.benchmarks import PlannedBenchmark
@@ -104,9 +104,9 @@ def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Cou
     reply, n_segments = REPLY_TOKENS[planned.tasks[task].task.template], len(POSITIONS)
     if task in GRADE_ROUNDS:
         others, share = (1, 1.0) if grade_rule(section) == "span" else (n_segments - 1, 1 / 3)
-        n = counts.entering[GRADE] * (1 if task == GRADE_ROUNDS[0] else others)
+        n = counts.entering[GRADE_STEP] * (1 if task == GRADE_ROUNDS[0] else others)
         return Requests(n, query + share * document, reply)
-    if task == AUDIT:
+    if task == AUDIT_STEP:
         most = STRATA * section.audit.per_stratum * len(planned.domains(language))
         n = n_segments * min(most, counts.candidates)
         return Requests(n, query + document / n_segments, reply)

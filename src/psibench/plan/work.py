@@ -21,7 +21,7 @@ from psibench.config.model_base import ModelBase
 from psibench.config.models import RerankModel
 from psibench.config.paths import prompt_path
 from psibench.errors import InputError
-from psibench.generate.benchmarks import RAW, TINY, Controlled, GeneratedBenchmark
+from psibench.generate.benchmarks import RAW_VIEW, TINY_VIEW, Controlled, GeneratedBenchmark
 from psibench.generate.recipes import NEGATIVES, RECIPE_TASKS, judging_of
 from psibench.llm.prompts import load_prompt
 from psibench.llm.sections import MILLION, LlmSettings, price_of
@@ -144,9 +144,9 @@ class Planned:
             return None
         n, counts = texts.n_queries, self.counts(planned.base, language)
         if texts.basis != "tables" and counts is not None:
-            is_raw = planned.view == RAW  # before false negatives are removed
+            is_raw = planned.view == RAW_VIEW  # before false negatives are removed
             n = counts.entering.get(NEGATIVES, counts.left) if is_raw else counts.left
-        if planned.view == TINY and planned.generated.tiny is not None:
+        if planned.view == TINY_VIEW and planned.generated.tiny is not None:
             n = min(n, len(POSITIONS) * planned.generated.tiny.per_position)
         return replace(texts, n_queries=n)
 
@@ -384,7 +384,7 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
     asked += [
         (view.id, view.negatives.recall.model, language)
         for view in plan.views.values()
-        if view.view == RAW
+        if view.view == RAW_VIEW
         for language in view.native
     ]
     asked += [(name, *one) for name in plan.benchmarks for one in plan.similarity_jobs(name)]

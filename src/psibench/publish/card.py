@@ -15,7 +15,7 @@ import yaml
 
 from psibench import __version__
 from psibench.errors import InputError
-from psibench.formats.built import BENCHMARK_TABLES, Dataset
+from psibench.formats.built import DATASET_TABLES, Dataset
 from psibench.metrics.buckets import THIRDS, third_of_span
 from psibench.publish.layouts import Written
 from psibench.report.tables import table_of
@@ -105,7 +105,7 @@ def card_text(
     ``counts`` are those of `count_datasets`; ``lost`` says which positions the files do not have.
     """
     records = [
-        read_provenance(one.path(table)) or {} for one in datasets for table in BENCHMARK_TABLES
+        read_provenance(one.path(table)) or {} for one in datasets for table in DATASET_TABLES
     ]
     days = sorted({str(one["created"])[:10] for one in records if one.get("created")})
     made = jinja2.Environment(

@@ -266,7 +266,9 @@ def _read_parquet(path: Path, columns: Sequence[str]) -> Iterator[Record]:
         names = file.schema_arrow.names
         present = [n for n in names if any(is_inside(c, n) for c in columns)]
         if twice := [name for name in dict.fromkeys(present) if present.count(name) > 1]:
-            raise InputError(f"{path}: repeated columns {', '.join(twice)}; rename or remove them")
+            raise InputError(
+                f"{path}: columns that occur twice: {', '.join(twice)}; rename or remove them"
+            )
         needed = [c for c in columns if c not in ("_id", "id")]
         is_whole = all(any(is_inside(c, n) for n in names) for c in needed)
         wanted = present if is_whole else None  # None: a later message lists all columns

@@ -105,8 +105,8 @@ def question_row(
         found = context[start : start + len(answer)] if start >= 0 else ""
         if not answer.strip() or found != answer:
             raise InputError(
-                f"{origin}: the context does not have the answer {answer!r} at answer_start "
-                f"{start}, but {found!r}. Offsets are 0-based characters (not bytes)."
+                f"{origin}: the answer {answer!r} is not at answer_start {start}; found {found!r} "
+                "there. Expected a text, and its 0-based offset in characters (not bytes)."
             )
     identifier = require_id(record["id"], "id", origin=origin)
     question = require_text(record["question"], "question", origin=origin)

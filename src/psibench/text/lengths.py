@@ -11,7 +11,7 @@ from psibench.text.passages import PAGES
 _T = TypeVar("_T")
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 
-MOST_CHARS = 2**31 - 1
+MOST_TEXT_CHARS = 2**31 - 1
 """Lengths and offsets in a text are 32-bit numbers."""
 PART_CHARS = 1_000_000
 """Characters per call of a tokenizer, which needs some hundred bytes per token."""

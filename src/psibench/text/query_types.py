@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 QUERY_TYPES = ("WHAT", "HOW", "WHY", "WHICH", "WHEN", "WHERE", "WHO", "CLAIM", "OTHERS")
 CLAIM, OTHERS = "CLAIM", "OTHERS"
 
-ENGLISH = {
+_ENGLISH_TYPES = {
     "what": "WHAT",
     "whats": "WHAT",
     "how": "HOW",
@@ -118,7 +118,7 @@ def _words(text: str) -> list[str]:
 def _without_clitic(word: str) -> str:
     """Return what, who and isnt for what's, who're and isn't."""
     stem = word.partition("'")[0]
-    return stem if stem in ENGLISH else word.replace("'", "")
+    return stem if stem in _ENGLISH_TYPES else word.replace("'", "")
 
 
 def _is_request(words: Sequence[str]) -> bool:
@@ -128,9 +128,9 @@ def _is_request(words: Sequence[str]) -> bool:
 def _leading(words: Sequence[str]) -> str | None:
     """Return the type of the interrogative that opens a clause, after optional prepositions."""
     for index, word in enumerate(words[:LEADING_WORDS]):
-        if word in ENGLISH:
+        if word in _ENGLISH_TYPES:
             is_reason = word == "how" and words[index + 1 : index + 2] == ["come"]
-            return "WHY" if is_reason else ENGLISH[word]
+            return "WHY" if is_reason else _ENGLISH_TYPES[word]
         if word not in PREPOSITIONS:
             return None
     return None

@@ -15,7 +15,7 @@ import Stemmer
 
 LETTER = r"[\p{L}\p{N}\p{M}_]"
 FORMAT = r"[\p{Cf}--\u200b]"  # without the zero-width space
-WORD = regex.compile(rf"(?V1)[\p{{L}}\p{{N}}_](?:{LETTER}|{FORMAT}+(?={LETTER}))+")
+_WORD = regex.compile(rf"(?V1)[\p{{L}}\p{{N}}_](?:{LETTER}|{FORMAT}+(?={LETTER}))+")
 _CONTENT = regex.compile(r"[\p{L}\p{M}\p{Cf}]{3,}")
 _FORMAT = regex.compile(rf"(?V1){FORMAT}+")
 _INVISIBLE = regex.compile(r"(?V1)[\p{DI}--[\u200b\u200c]]|(?<!\p{Arabic})\u200c")
@@ -71,7 +71,7 @@ def tokenise(text: str) -> Words:
     length. Words that look the same, with combining accents or with joiners, have the same stem. An
     empty text has no words.
     """
-    matches = list(WORD.finditer(text))
+    matches = list(_WORD.finditer(text))
     stems = stemmer().stemWords([_folded(match.group()) for match in matches])
     return Words(
         tuple(match.start() for match in matches),

@@ -27,16 +27,16 @@ from psibench.text.lengths import TokenCounter
 from psibench.text.locate import locate_quote
 
 _STAGE = "colder"
-FIRST, SECOND = "document_1", "document_2"
-_TEXT_FIELDS = ("query", FIRST, SECOND)
+_FIRST, _SECOND = "document_1", "document_2"
+_TEXT_FIELDS = ("query", _FIRST, _SECOND)
 _POSITIVES: dict[str, dict[str, str | None]] = {
-    "position_bias": {FIRST: "beginning", SECOND: "end"},
-    "brevity_bias": {SECOND: None},
-    "literal_bias": {SECOND: None},
-    "repetition_bias": {SECOND: None},
-    "foil": {SECOND: None},
-    "poison": {SECOND: None},
-    "answer_importance": {FIRST: None},
+    "position_bias": {_FIRST: "beginning", _SECOND: "end"},
+    "brevity_bias": {_SECOND: None},
+    "literal_bias": {_SECOND: None},
+    "repetition_bias": {_SECOND: None},
+    "foil": {_SECOND: None},
+    "poison": {_SECOND: None},
+    "answer_importance": {_FIRST: None},
 }
 """Subset -> documents of a pair that are positives -> position of their evidence, None if
 unknown."""
@@ -78,7 +78,7 @@ class Colder(Loader):
             If the source cannot be read, a record lacks a text, or no pair is left.
         """
         read = list(_pairs(self.source))
-        pairs = [pair for pair in read if pair.texts[FIRST] != pair.texts[SECOND]]
+        pairs = [pair for pair in read if pair.texts[_FIRST] != pair.texts[_SECOND]]
         if not pairs:
             raise InputError(
                 f"{source_name(self.source)}: the two documents are identical in all {len(read)} "
@@ -86,7 +86,7 @@ class Colder(Loader):
             )
         documents: dict[str, tuple[str, str]] = {}
         for pair in pairs:
-            for name in (FIRST, SECOND):
+            for name in (_FIRST, _SECOND):
                 documents.setdefault(pair.texts[name], (pair.document_id(name), pair.article))
         rows = []
         for pair in pairs:
@@ -113,7 +113,7 @@ class Colder(Loader):
             dropped_frame(
                 Dropped(_STAGE, "pairs", pair.id, None, "same_documents")
                 for pair in read
-                if pair.texts[FIRST] == pair.texts[SECOND]
+                if pair.texts[_FIRST] == pair.texts[_SECOND]
             ),
             count_tokens=count_tokens,
             flow=[(_STAGE, Flow("pairs", len(read), len(pairs)))],
@@ -130,7 +130,7 @@ class _Pair(NamedTuple):
 
     def document_id(self, name: str) -> str:
         """Return the id of a document: the first has `a` in every other pair, else `b`."""
-        is_first = (name == FIRST) == (int(self.id[1:]) % 2 == 0)
+        is_first = (name == _FIRST) == (int(self.id[1:]) % 2 == 0)
         return f"{self.id}-{'a' if is_first else 'b'}"
 
 
