@@ -121,7 +121,7 @@ def check_judges(folder: Path, *, n_dropped: int) -> None:
     hit = 0
     rates: list[tuple[float, float]] = []
     for domain in DOMAINS:
-        judgements = folder / BENCHMARK / "data" / ENGLISH / "judgements.parquet"
+        judgements = folder / BENCHMARK / "build" / ENGLISH / "judgements.parquet"
         judged = read_table(OfDomain(str(judgements), domain), JUDGEMENTS)
         hit += judged.filter("is_false_negative").get_column("query_id").n_unique()
         made = folder / BENCHMARK / "build" / ENGLISH / "audit_table.parquet"
