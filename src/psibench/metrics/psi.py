@@ -250,7 +250,7 @@ def invert_psi(
     -----
     Test inversion with an estimated nuisance parameter follows Chuang and Lai (2000), Statistica
     Sinica 10; a limit kept from falling below what such data can show is that of
-    Cowan, Cranmer, Gross and Vitells, arXiv:1105.3166 (2011). `docs/psi-method.md` has coverage
+    Cowan, Cranmer, Gross and Vitells, arXiv:1105.3166 (2011). `docs/psi-accuracy.md` has coverage
     and bias.
     """
     observed = float(psi_of_columns(means[:, None])[0])
