@@ -46,16 +46,14 @@ MOST_NAMED = 6
 LONG = 60
 """Characters of a fact that is not repeated where another preset has the same."""
 KEYS = {"preset", "target", "tables", "what", "needs", "takes", "output", "differs"}
-KEYS |= {"obtained", "small"}
-OPTIONAL = {"target", "takes", "obtained", "small"}
+KEYS |= {"obtained"}
+OPTIONAL = {"target", "takes", "obtained"}
 TARGETS = {"", "probes"}
 NOT_PINNED = "not pinned"
 EMPTY: tuple[Any, ...] = (None, [], {})
 SETTINGS = ("checkpoint", "revision", "max_tokens", "pooling", "dtype", "query_prompt")
 SETTINGS += ("document_prompt", "backend")
 PROMPTS = ("query_prompt", "document_prompt")
-SMALL_RUNS = "2026-11-25"
-"""When the presets ran with --small; another date is shown with its run."""
 FORMAT = "auto, vectors kept as float32"
 """The default, which the page has once."""
 Entry = Mapping[str, Any]
@@ -322,8 +320,7 @@ def page(recipes: list[dict[str, Any]]) -> str:
         "papers leave open, and inconsistent numbers.",
         f"Presets run at the paper's size so far: {n_obtained or 'none'}. `--small` after a "
         "command runs the same pipeline on small shipped data with substitute models: this tests "
-        "the pipeline and reproduces no number. The last line of a section has the jobs and "
-        f"minutes of such a run ({SMALL_RUNS}). psibench's authors wrote the prompts.",
+        "the pipeline and reproduces no number. psibench's authors wrote the prompts.",
         "`psibench plan` computes the cost, for GPUs of 100 TFLOPS (`encoding.gpu_tflops`) and "
         f"the prices of `config/prices.yaml`; expect 1/{UNCERTAINTY} to {UNCERTAINTY} times these "
         "values. “By hand” marks estimates of November 2026, where the plan cannot count before "
@@ -360,7 +357,6 @@ def page(recipes: list[dict[str, Any]]) -> str:
             ("published", links),
             ("differs", recipe["differs"]),
             ("obtained", recipe.get("obtained", "")),
-            ("with --small", recipe.get("small", "").removeprefix(f"{SMALL_RUNS}: ")),
         ]
         parts += [
             f"## {recipe['what']}",

@@ -119,14 +119,6 @@ def test_the_default_is_planned_as_a_whole_and_begun(
     assert not list(shipped.rglob(".snakemake*")), "nothing is written beside the workflow"
 
 
-def test_a_wheel_is_built_without_what_psibench_runs_with() -> None:
-    steps = ["make", "--dry-run", "wheel", "VENV=none-yet"]
-    done = subprocess.run(steps, cwd=SHIPPED_FOLDER, capture_output=True, text=True, check=True)
-    assert "pip wheel" in done.stdout
-    assert "requirements.lock" not in done.stdout
-    assert "none-yet" not in done.stdout
-
-
 def test_the_version_is_one_everywhere(wheel: Path) -> None:
     assert wheel.name.startswith(f"psibench-{__version__}-")
     citation = yaml.safe_load((SHIPPED_FOLDER / "CITATION.cff").read_text())

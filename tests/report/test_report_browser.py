@@ -67,7 +67,8 @@ def test_tables_and_figures_fit_the_page(verified_page: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("width", [1200, 500])
 def test_the_leaderboard_fits_the_page(tmp_path: Path, width: int) -> None:
-    page = tmp_path / "board.html"
-    assert main(["publish", "leaderboard", "--example", "--out", str(page)]) == 0
+    page, scored = tmp_path / "board.html", str(tmp_path / "scored")
+    assert main(["score", "--example", "--out", scored]) == 0
+    assert main(["publish", "leaderboard", scored, "--out", str(page)]) == 0
     found = measured(page.read_text(encoding="utf-8"), tmp_path, width)
     assert (found["width"], found["overflow"]) == (width, 0)

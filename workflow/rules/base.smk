@@ -2,6 +2,8 @@
 # Jobs without a network, which are short, and those that making a benchmark waits for go first;
 # then encodings and searches, the longest first; then what else runs a network.
 rule on_cpu:
+    log:
+        "logs/on_cpu.log",  # never written: each rule names its own
     priority: 1
     conda:
         "../../envs/cpu.yaml"

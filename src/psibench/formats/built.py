@@ -196,7 +196,7 @@ def find_runs(benchmark: Path, languages: Sequence[str]) -> list[BuiltRun]:
         if (run := SCORED_RUN.search(read))
     ]
     by_model = {
-        (path.parent.name, path.stem): path for path in [*scored, *own] if path.stem in pairs
+        (path.parent.name, path.stem): path for path in [*own, *scored] if path.stem in pairs
     }
     runs = [BuiltRun(model, *pairs[pair], path) for (model, pair), path in by_model.items()]
     return sorted(runs, key=lambda run: (run.corpus_language, run.query_language, run.model))
