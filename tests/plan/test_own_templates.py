@@ -62,7 +62,7 @@ def test_a_task_of_one_field_takes_a_plain_reply(tmp_path):
         ),
         (
             {"summarise": ("[document, words]", "text", "{{ document }} {{ words }}")},
-            "its variables are document, words; the task fills in document, max_words: use these",
+            "has the variables document, words; allowed: document, max_words",
         ),
         (
             {"summarise": ("[document]", "{type: object}", "{{ document }}")},
@@ -81,6 +81,6 @@ def test_a_stand_in_is_not_asked_for_plain_replies(tmp_path):
         plan_of(tmp_path, llm="stand-in")
     assert "task grade_first: " in str(refused.value)
     assert (
-        "grade_relevance.md wants a plain reply, and 'stand-in' is a stand-in, which answers the "
-        "shipped templates alone. Name a language model, or leave `prompt` out"
+        "grade_relevance.md needs a plain reply, but 'stand-in' is a stand-in, which answers only "
+        "the shipped templates. Name a language model, or remove `prompt`"
     ) in str(refused.value)

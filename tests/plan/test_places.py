@@ -177,7 +177,7 @@ def test_a_language_is_native_in_one_benchmark_and_a_translation_in_another():
         (controlled(cross_lingual=["spa-Latn-eng-Latn"]), "the benchmark has no spa-Latn"),
         (
             several(("a", "eng-Latn"), ("b", "spa-Latn"), cross_lingual=["spa-Latn-eng-Latn"]),
-            "no domain is in both",
+            "the languages share no domain",
         ),
         (
             controlled(translate=translate("deu-Latn", quality=compared(one="stand-in"))),

@@ -76,7 +76,7 @@ def test_untrained_bases_of_one_id_are_one_base():
     config, _ = load_config(given | {"training": {"t": first, "u": other}})
     assert config.models.count("net-untrained") == 1
     longer = other | {"bases": {"net": BASE | {"max_tokens": 128}}}
-    with pytest.raises(InputError, match="another training has another base of this id"):
+    with pytest.raises(InputError, match="another training has a different base with this id"):
         load_config(given | {"training": {"t": first, "u": longer}})
 
 
@@ -125,7 +125,7 @@ def test_equal_parts_of_all_three_positions_are_balanced():
         ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
         (
             {"registry": {"net-end-s1": {"backend": "bm25s"}}},
-            "the registry has a model 'net-end-s1', too",
+            "the registry also has a model 'net-end-s1'",
         ),
     ],
 )
@@ -157,5 +157,5 @@ def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
     assert paths.probe_psi(plan) == []
     held_out = paths.held_out(plan, "t", table="corpus")
     assert held_out == ["results/test/data/eng-Latn/corpus.parquet"]
-    with pytest.raises(InputError, match="net are trained on queries, and benchmark 'pool' is doc"):
+    with pytest.raises(InputError, match="net need queries, but benchmark 'pool' has only doc"):
         plan_of({"pool": DOCUMENTS, "test": PLAIN})

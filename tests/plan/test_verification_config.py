@@ -108,7 +108,7 @@ def test_an_id_that_a_view_of_another_benchmark_has_is_refused(view):
     section |= {task: {"llm": "stand-in"} for task in TASKS["posir"]}
     docs = {"recipe": "known_item", "source": {"kind": "python_docs"}}
     load_config({"benchmarks": {"b": section, "b-other": docs}})
-    with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is taken: results of 'b' have"):
+    with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is the id of a view of 'b'"):
         load_config({"benchmarks": {"b": section, f"b-{view}": docs}})
 
 
