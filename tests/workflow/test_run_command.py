@@ -71,7 +71,7 @@ def test_tables_of_another_config_are_replaced_by_force_only(project: Project) -
     assert refused.returncode == 2, refused.stderr
     last = refused.stderr.strip().splitlines()[-1]
     assert last.startswith(
-        "psibench run: tables of another config: results/psi_table.parquet is of"
+        "psibench run: tables of another config: results/psi_table.parquet was made by"
     )
     assert table.read_text() == before
     plain = project.snakemake("--cores", "1")

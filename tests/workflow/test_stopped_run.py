@@ -67,8 +67,7 @@ def test_a_stopped_run_ends_its_job_and_goes_on(tmp_path: Path, number: signal.S
     assert "WorkflowError" not in said
     assert "Traceback" not in said
     assert (
-        "stopped: SIGTERM received. What is finished is stored"
-        in (log / "eng-Latn.log").read_text()
+        "stopped: SIGTERM received. Finished work is stored" in (log / "eng-Latn.log").read_text()
     )
     n_stored = 2 * len(list(parts.rglob("part-*.parquet")))  # 240 tokens hold two contexts
     assert n_stored < N_CONTEXTS
