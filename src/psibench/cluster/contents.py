@@ -69,7 +69,7 @@ def refuse_future_dates(paths: Iterable[str]) -> None:
         remedy = f"find {shlex.quote(os.path.relpath(folder))} -type f -exec touch {{}} +"
     raise InputError(
         f"{path}: its date {date} is in the future{more}; Snakemake would remove all outputs that "
-        f"depend on it. Set the date to now, which reruns nothing: `{remedy}`"
+        f"depend on it. The content counts, not the date: to set it to now, run `{remedy}`"
     )
 
 
