@@ -57,7 +57,7 @@ def test_a_task_with_one_field_may_have_a_plain_reply(tmp_path):
     [
         (
             {"summarise": ("[document]", "integer", "{{ document }}")},
-            "a plain reply is one integer, and the task summarise reads summary (string); copy the "
+            "a plain reply is one integer, but the task summarise reads summary (string); copy the "
             "response schema from ",
         ),
         (
