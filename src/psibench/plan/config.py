@@ -342,7 +342,7 @@ def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, 
 
 
 def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
-    """Yield messages about unknown ids, repeated models, and models without a probe or a price."""
+    """Yield messages about unknown ids, repeated models, and unsuitable probes and budgets."""
     repeated = sorted({name for name in config.models if config.models.count(name) > 1})
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"

@@ -177,7 +177,7 @@ class Plan:
         return {name: model for name, model in trained.items() if model.training not in tested}
 
     def pool_of(self, model: str) -> str:
-        """Return the benchmark whose queries a trained model was trained on."""
+        """Return the benchmark that a trained model was trained on."""
         return self.config.training[self.config.trained[model].training].benchmark
 
     def pool_language(self, training: str) -> str:
