@@ -1,5 +1,5 @@
-# For `snakemake` in this folder; the workflow is in workflow/.
+# Entry point for `snakemake` in this folder; the workflow is in workflow/.
 include: "workflow/Snakefile"
 
 
-workflow.default_target = "all"  # of what is included Snakemake forgets it
+workflow.default_target = "all"  # an included file cannot set it

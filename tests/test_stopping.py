@@ -164,7 +164,7 @@ def test_a_job_told_to_end_exits_with_75_and_says_so(tmp_path):
     _, told = process.communicate(timeout=300)
     assert process.returncode == stopping.STOPPED_STATUS == 75
     assert told == (
-        "psibench: stopped: SIGTERM received. What is finished is stored; run again to go on.\n"
+        "psibench: stopped: SIGTERM received. Finished work is stored; run again to continue.\n"
     )
     assert "WARNING stopped: SIGTERM received" in log.read_text()
     assert "Traceback" not in log.read_text()

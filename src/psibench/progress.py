@@ -10,6 +10,8 @@ logger = logging.getLogger("psibench")
 FIRST_LINE_S = 10.0
 """Shorter work has one line in the log and none on the console."""
 LINE_EVERY_S = 30.0
+BASIS_S = 5.0
+"""Shortest time after the first piece from which the time left is estimated."""
 
 HOUR_S, MINUTE_S = 3600, 60
 
@@ -37,6 +39,7 @@ class Progress:
         self._description, self.total, self._unit, self._done = description, total, unit, 0
         self._known = 0
         self._started = time.monotonic()
+        self._first_end_s, self._first_done = 0.0, 0
         self._next_line = self._started + FIRST_LINE_S
         self._has_lines = False
 
@@ -55,11 +58,22 @@ class Progress:
         """Add finished units; write a line after ten seconds, then every thirty."""
         self._done += amount
         now = time.monotonic()
+        if not self._first_done:
+            self._first_end_s, self._first_done = now, self._done
         if now >= self._next_line:
             self._next_line, self._has_lines = now + LINE_EVERY_S, True
             rate = self._done / (now - self._started)
-            left = f", {_duration((self.total - self._done) / rate)} left" if rate else ""
-            self._write(f"{_count(rate)} {self._unit}/s{left}")
+            self._write(f"{_count(rate)} {self._unit}/s{self._time_left(now)}")
+
+    def _time_left(self, now: float) -> str:
+        """Return the time left at the speed after the first piece; empty while it is unknown.
+
+        The first piece also takes the time of starting, e.g. to load and compile a model.
+        """
+        measured_s, done = now - self._first_end_s, self._done - self._first_done
+        if done <= 0 or measured_s < BASIS_S:
+            return ""
+        return f", {_duration(max(0, self.total - self._done) * measured_s / done)} left"
 
     def __exit__(
         self,

@@ -17,14 +17,14 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(autouse=True)
-def _let_go():
-    """Free what a test holds in this process."""
+def _release_locks():
+    """Release the locks that a test holds in this process."""
     yield
     head_lock._forget()
 
 
 def is_free(path) -> bool:
-    """Whether no process holds a lock on a file, if it is there."""
+    """Whether no process holds a lock on a file; true for a missing file."""
     if not path.exists():
         return True
     with open(path) as other:
@@ -46,7 +46,7 @@ job.wait()
 
 
 def start(store, folder):
-    """Start a head in a process of its own; return it and the process id of the job it starts."""
+    """Start a head in a new process; return it and the process id of its job."""
     head = subprocess.Popen(
         [sys.executable, "-c", HEAD, store, folder], stdout=subprocess.PIPE, text=True
     )
@@ -56,7 +56,7 @@ def start(store, folder):
 
 @pytest.fixture
 def first(tmp_path):
-    """A head at work in a folder of its own, with a store beside it; ended afterwards."""
+    """A running head with a folder and a store; killed after the test."""
     head, job = start(tmp_path / "store", tmp_path / "first")
     yield head, job
     os.kill(job, signal.SIGKILL)
@@ -75,44 +75,44 @@ def test_a_second_head_on_the_same_store_is_refused(first, tmp_path):
 def test_a_second_head_in_the_same_folder_is_refused(first, tmp_path):
     with pytest.raises(InputError, match="another run uses this folder"):
         acquire(tmp_path / "another-store", tmp_path / "first")
-    # What it had of the other store is free again.
+    # The lock of the other store is released again.
     assert is_free(tmp_path / "another-store" / "head.lock")
 
 
-def test_the_lock_goes_with_a_killed_head_though_its_job_runs_on(first, tmp_path):
+def test_a_killed_head_releases_its_locks_while_its_job_runs(first, tmp_path):
     head, job = first
     assert not is_free(tmp_path / "store" / "head.lock")
     head.kill()
     head.wait()
-    os.kill(job, 0)  # is there
+    os.kill(job, 0)  # still running
     assert is_free(tmp_path / "store" / "head.lock")
     acquire(tmp_path / "store", tmp_path / "second")
 
 
-def test_a_forked_process_does_not_hold_it(tmp_path):
+def test_a_forked_process_does_not_hold_the_locks(tmp_path):
     acquire("store", tmp_path)
-    heard, said = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(said, b".")
+        os.write(write_end, b".")
         signal.pause()
         os._exit(0)
     try:
-        os.read(heard, 1)
-        head_lock._forget()  # here; the child's copy would still hold it
+        os.read(read_end, 1)
+        head_lock._forget()  # in this process; a copy in the child would keep the lock
         assert is_free(tmp_path / "store" / "head.lock")
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 
 
-def test_a_store_elsewhere_is_locked_where_it_lies(tmp_path):
+def test_a_linked_store_is_locked_at_its_target(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert lock_paths("link", tmp_path)[0] == tmp_path / "real" / "head.lock"
 
 
-def test_without_flock_a_run_goes_on_with_a_warning(tmp_path, monkeypatch, caplog):
+def test_a_run_without_flock_continues_with_a_warning(tmp_path, monkeypatch, caplog):
     def refuse(*_):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
@@ -123,7 +123,7 @@ def test_without_flock_a_run_goes_on_with_a_warning(tmp_path, monkeypatch, caplo
     assert f"process {os.getpid()}, in" in (tmp_path / "store" / "head.lock").read_text()
 
 
-def test_a_store_that_cannot_be_written_is_named(tmp_path):
+def test_an_unwritable_store_is_named(tmp_path):
     (tmp_path / "store").write_text("a file")
     with pytest.raises(InputError, match=r"head\.lock: cannot be written"):
         acquire("store", tmp_path)
@@ -148,7 +148,7 @@ def start_job(lock, monkeypatch, *, seconds):
     return job
 
 
-def test_a_job_ends_when_its_head_does(tmp_path, monkeypatch):
+def test_a_local_job_ends_with_its_head(tmp_path, monkeypatch):
     acquire("store", tmp_path)
     job = start_job(lock_paths("store", tmp_path)[1], monkeypatch, seconds=600)
     assert job.poll() is None
@@ -157,7 +157,7 @@ def test_a_job_ends_when_its_head_does(tmp_path, monkeypatch):
     job.communicate()
 
 
-def test_jobs_of_slurm_whose_own_snakemake_reads_the_workflow_outlive_the_head(monkeypatch):
+def test_slurm_jobs_do_not_watch_the_head(monkeypatch):
     monkeypatch.setattr(os, "environ", {"PSIBENCH_HEAD_LOCK": "head.lock"})
     set_environment("store")
     assert "PSIBENCH_HEAD_LOCK" not in os.environ
@@ -167,6 +167,6 @@ def test_a_job_imports_nothing_from_the_working_directory(tmp_path, monkeypatch)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     set_environment("store")
     (tmp_path / "yaml.py").write_text("open('owned', 'w').close()\n")
-    job = [sys.executable, "-m", "snakemake", "--version"]  # as a job of SLURM begins
+    job = [sys.executable, "-m", "snakemake", "--version"]  # as a SLURM job starts
     subprocess.run(job, cwd=tmp_path, env=os.environ, check=True, capture_output=True)
     assert not (tmp_path / "owned").exists()

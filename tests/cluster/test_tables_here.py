@@ -1,4 +1,4 @@
-"""Tables over all benchmarks are replaced by the runs of their own config only."""
+"""Only runs of the same config replace the tables over all benchmarks."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_tables_of_another_config_are_kept() -> None:
-    with pytest.raises(InputError, match=r"is of .*/my\.yaml, benchmarks mine; this run has other"):
+def test_tables_of_another_config_are_not_replaced() -> None:
+    with pytest.raises(InputError, match=r"by .*/my\.yaml, with benchmarks mine\. .* has other"):
         claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])
 
 
-def test_tables_of_an_unknown_config_are_kept() -> None:
+def test_tables_of_an_unknown_config_are_not_replaced() -> None:
     (Path(".snakemake") / "psibench-configs.json").unlink()
-    with pytest.raises(InputError, match="is of another config"):
+    with pytest.raises(InputError, match="was made by another config"):
         claim_tables([PSI], benchmarks=["other"], configs=["my.yaml"])
 
 
@@ -38,26 +38,26 @@ def test_tables_of_an_unknown_config_are_kept() -> None:
     [
         ([PSI], ["renamed"], ["my.yaml"]),  # the same config, edited
         ([PSI], ["renamed"], ["my.yaml", "more.yaml"]),
-        ([PSI], ["mine", "other"], ["other.yaml"]),  # a config with the benchmark in it
+        ([PSI], ["mine", "other"], ["other.yaml"]),  # another config with the same benchmark
         (["results/other/statistics.parquet"], ["other"], ["other.yaml"]),  # replaces no table
         ([PROBES], ["other"], ["other.yaml"]),  # the probes have no table yet
     ],
 )
-def test_a_config_goes_on_with_its_own_tables(
+def test_a_config_may_replace_its_own_tables(
     made: list[str], benchmarks: list[str], configs: list[str]
 ) -> None:
     claim_tables(made, benchmarks=benchmarks, configs=configs)
 
 
-def test_tables_of_models_and_of_stand_ins_are_kept_from_each_other() -> None:
+def test_runs_with_and_without_stand_ins_do_not_replace_tables() -> None:
     mine = {"benchmarks": ["mine"], "configs": ["my.yaml"]}
-    with pytest.raises(InputError, match=r"is of .*/my\.yaml, benchmarks mine"):
+    with pytest.raises(InputError, match=r"was made by .*/my\.yaml, with benchmarks mine"):
         claim_tables([PSI], **mine, stand_ins=True)
     Path(PSI).unlink()
     claim_tables([PSI], **mine, stand_ins=True)
     pl.DataFrame({"benchmark": ["mine"]}).write_parquet(PSI)
     claim_tables([PSI], **mine, stand_ins=True)
-    with pytest.raises(InputError, match="stand_ins: true, benchmarks mine"):
+    with pytest.raises(InputError, match="stand_ins: true, with benchmarks mine"):
         claim_tables([PSI], **mine)
 
 
@@ -67,7 +67,7 @@ def test_a_forced_run_owns_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     pl.DataFrame({"benchmark": ["other"]}).write_parquet(PSI)
     monkeypatch.delenv(FORCE_VARIABLE)
     claim_tables([PSI], benchmarks=["another"], configs=["other.yaml"])
-    with pytest.raises(InputError, match=r"is of .*/other\.yaml"):
+    with pytest.raises(InputError, match=r"was made by .*/other\.yaml"):
         claim_tables([PSI], benchmarks=["mine"], configs=["my.yaml"])
 
 

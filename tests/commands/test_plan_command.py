@@ -144,17 +144,17 @@ def test_too_long_jobs_are_named_with_a_remedy(folder, capsys):
     config["encoding"] = {"shards": 1, "gpu_tflops": 100}
     (folder / "longest.yaml").write_text(yaml.safe_dump({"longest_minutes": 60}))
     # 12,528 s of a GPU (above) are 3.5 h in one job.
-    said = (
-        "too long: encode by mine, large, eng-Latn: a job of 3 h, and one may last 1 h "
-        "(longest_minutes); `encoding.shards: NUMBER` cuts it into more jobs."
+    line = (
+        "too long: encode by mine, large, eng-Latn: a job takes 3 h, longer than longest_minutes "
+        "(1 h); set `encoding.shards: NUMBER` to split it into more jobs."
     )
     (folder / "all.yaml").write_text(yaml.safe_dump(config))
     assert main(["plan", "--config", "all.yaml", "longest.yaml"]) == 0
-    assert said in capsys.readouterr().out
+    assert line in capsys.readouterr().out
     assert main(["check", "all.yaml", "longest.yaml"]) == 0
     printed = capsys.readouterr().out
     assert "valid, but jobs longer than longest_minutes" in printed
-    assert said in printed
+    assert line in printed
     assert main(["plan", "--config", "all.yaml"]) == 0  # a day
     assert "too long" not in capsys.readouterr().out
 

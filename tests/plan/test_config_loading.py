@@ -20,7 +20,7 @@ def refusal(override) -> str:
 
 def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
     override = {"benchmarks": {"mine": DOCS}, "search": {"block_mib": 64}}
-    override |= {"registry": {"own": DENSE}, "models": ["own", "bm25"]}  # beside the shipped ones
+    override |= {"registry": {"own": DENSE}, "models": ["own", "bm25"]}  # own and shipped
     config, models = load_config(override)
     assert list(config.benchmarks) == ["mine"]
     assert [entry.backend for entry in models.values()] == ["sentence-transformers", "bm25s"]
@@ -70,7 +70,7 @@ def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
         ),
     ],
 )
-def test_a_wrong_value_or_key_is_shown_as_the_user_wrote_it_and_what_is_allowed(override, line):
+def test_a_wrong_value_or_key_is_shown_with_a_remedy(override, line):
     assert f"  {line}" in refusal(override)
 
 
@@ -79,14 +79,14 @@ def test_a_wrong_value_or_key_is_shown_as_the_user_wrote_it_and_what_is_allowed(
     ("registry", "entry"),
     [("registry", DENSE), ("rerankers", {"backend": "flag", "checkpoint": "c", "max_tokens": 64})],
 )
-def test_a_revision_is_a_whole_commit(registry, entry, revision):
+def test_a_revision_must_be_a_full_commit(registry, entry, revision):
     load_config({registry: {"m": entry | {"revision": "0a" * 20}}})
     load_config({registry: {"m": entry | {"revision": None}}})
     message = refusal({registry: {"m": entry | {"revision": revision}}})
     assert f"{registry}.m.revision: found {revision!r}. A commit has 40 digits" in message
 
 
-def test_an_unknown_model_is_named_with_the_nearest_ones():
+def test_an_unknown_model_is_named_with_similar_ones():
     message = refusal({"models": ["bm25", "minilm-firts-128"]})
     assert "config key models: unknown model 'minilm-firts-128'" in message
     assert "Supported: minilm-first-128, " in message
@@ -95,15 +95,15 @@ def test_an_unknown_model_is_named_with_the_nearest_ones():
 
 
 @pytest.mark.parametrize(
-    ("probes", "said"),
+    ("probes", "message"),
     [
         ({"models": ["bm25"]}, "probes.models: 'bm25' cannot be probed: it has no vectors"),
         ({"models": ["bge-m3"]}, "probes.models ['bge-m3'] are not among models"),
         ({"benchmarks": ["other"]}, "probes.benchmarks ['other'] are not among benchmarks"),
     ],
 )
-def test_probes_of_what_there_is_not_are_refused(probes, said):
-    assert said in refusal({"probes": probes})
+def test_probes_of_unknown_models_and_benchmarks_are_refused(probes, message):
+    assert message in refusal({"probes": probes})
 
 
 def test_probes_of_an_embedding_api_are_refused():
@@ -111,7 +111,7 @@ def test_probes_of_an_embedding_api_are_refused():
     assert "cannot be probed: its vectors come from a service" in refusal(asked)
 
 
-def test_a_file_that_is_no_config_is_refused(tmp_path):
+def test_a_config_that_is_not_a_mapping_is_refused(tmp_path):
     (tmp_path / "c.yaml").write_text("- a")
     with pytest.raises(InputError, match=r"c\.yaml: found a list, expected a mapping of sections"):
         read_yaml(tmp_path / "c.yaml")
@@ -121,7 +121,7 @@ def test_a_file_that_is_no_config_is_refused(tmp_path):
     ("given", "written"),
     [("5e-2", "0.05"), ("+.5", "0.5"), ("1e-7", "1.0e-07"), ("1.25E7", "12500000.0")],
 )
-def test_a_number_that_yaml_takes_for_a_text_is_shown_as_it_should_be_written(given, written):
+def test_a_number_that_yaml_reads_as_text_is_corrected(given, written):
     config = parse_yaml(f"uncertainty: {{level: {given}}}", where="my.yaml")
     with pytest.raises(InputError, match=f"This is a text to YAML; write {written}$"):
         load_config(config)

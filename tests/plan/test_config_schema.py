@@ -1,4 +1,4 @@
-"""The JSON schema and the reference page that `tools/config_page.py` makes of the typed config."""
+"""`tools/config_page.py` generates the JSON schema and the reference page of the config."""
 
 import sys
 from pathlib import Path
@@ -14,13 +14,13 @@ from config_page import PAGE, chapters, reference_text, schema_text
 REMEDY = "is out of date: run `make format` and commit the file"
 
 
-def test_what_is_committed_is_what_is_generated():
+def test_committed_files_match_the_generated_ones():
     for path, text in ((SCHEMA, schema_text()), (PAGE, reference_text())):
         assert path.read_text(encoding="utf-8") == text, f"{path} {REMEDY}"
 
 
 def sections_in(annotation):
-    """The sections that a type names, and those that their fields name."""
+    """The sections in a type, and recursively in their fields."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         fields = annotation.model_fields.values()
         return {annotation}.union(*(sections_in(field.annotation) for field in fields))

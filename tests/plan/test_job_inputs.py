@@ -1,4 +1,4 @@
-"""Which files a job reads, and how large it is: what follows from views, pairs, panels and runs."""
+"""Input files and resources of jobs: views, language pairs, panels and runs."""
 
 import os
 
@@ -44,7 +44,7 @@ def plan() -> Plan:
     return plan_of()
 
 
-def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan):
+def test_shared_encodings_of_the_raw_view_need_a_text_filter(plan):
     raw = ["results/x-raw/encodings/minilm-static/eng-Latn.parquet"]
     for name in ("x", "x-tiny", "x-raw"):
         assert paths.encodings(plan, name, "minilm-static", ENG) == raw
@@ -54,7 +54,7 @@ def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan)
     of_pair = paths.text_filter_tables(plan, "x", static, ENG, SPA, ENG, table="corpus")
     assert of_pair == own
     assert paths.text_filter_tables(plan, "x-raw", static, ENG, table="corpus") == []
-    # In parts, a pair has those with a domain that is in both languages.
+    # With parts, a pair has the parts with a domain of both languages.
     parted = plan_of(parts=2)
     of_parts = [f"results/x/data/eng-Latn/{part}/corpus.parquet" for part in ("1-of-2", "2-of-2")]
     assert paths.text_filter_tables(parted, "x", static, ENG, table="corpus") == of_parts
@@ -62,12 +62,12 @@ def test_own_texts_are_named_where_the_encodings_are_those_of_the_raw_view(plan)
     assert of_pair == of_parts[1:]
 
 
-def test_a_benchmark_is_scored_by_the_runs_of_its_raw_view():
+def test_a_benchmark_reuses_the_runs_of_its_raw_view():
     plan = plan_of(models=["bm25", "second"])
     pair = (ENG, ENG)
     runs = [f"{one}/{ENG}-{ENG}" for one in ("bm25", "second")]
     wider = [f"results/x-raw/runs/{path}.parquet" for path in (*runs, f"{runs[1]}.seen")]
-    # The slow reranker runs on the tiny subset alone: no run of it serves another view.
+    # The slow reranker runs only on the tiny subset, so its views cannot share runs.
     assert plan.run_source("x", *pair) == "x"
     assert paths.scoring_inputs(plan, "x", *pair) == [f"results/x/runs/{runs[0]}.parquet"]
     every = plan_of(models=["bm25", "second"], tiny={"only_here": []})
@@ -78,7 +78,7 @@ def test_a_benchmark_is_scored_by_the_runs_of_its_raw_view():
     )
 
 
-def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
+def test_a_reranker_reads_the_scores_of_earlier_rerankers(plan):
     folder = f"results/x/build/{ENG}"
     panel = [f"{folder}/scores/{name}.parquet" for name in PANEL]
     assert paths.score_tables(plan, "x", ENG, of="verify") == panel
@@ -89,7 +89,7 @@ def test_a_reranker_waits_for_those_before_it_in_its_panel(plan):
     assert pairs == [f"{folder}/pair_scores/{PANEL[1]}.parquet"]
 
 
-def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path):
+def test_sampling_has_one_thread_per_large_file_four_for_hub(tmp_path):
     def threads(source):
         return jobs.sample_threads(
             plan_of(corpora=[CORPORA[0] | {"source": source}], cross_lingual=None), "x", ENG
@@ -99,7 +99,7 @@ def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path
     for file in files:
         file.write_text('{"text": "a"}\n')
     local = {"kind": "files", "paths": [str(tmp_path / "*.jsonl")]}
-    assert threads(local) == 1  # no process is worth its start
+    assert threads(local) == 1  # too small for a second process
     for file in files:
         os.truncate(file, 40 << 20)  # 120 MiB in three files
     assert threads(local) == 3
@@ -107,7 +107,7 @@ def test_sampling_has_a_thread_for_each_large_file_and_four_for_the_hub(tmp_path
     assert threads(DOCS) == 1
 
 
-def test_what_false_negatives_are_recalled_from_goes_first_then_the_longest():
+def test_the_recall_model_has_priority_then_longer_encodings():
     plan = make_plan(*load_config(read_yaml(DEFAULT_CONFIG)))
     models = ["minilm-static", "minilm-first-128", "all-minilm-l6-v2-512", "all-minilm-l6-v2"]
     ranks = [jobs.encode_priority(plan, "python-docs-raw", model, ENG) for model in models]
@@ -117,7 +117,7 @@ def test_what_false_negatives_are_recalled_from_goes_first_then_the_longest():
 
 
 @pytest.mark.parametrize(("millions", "mib"), [(100, 6000), (400, 8200), (8000, 43_000)])
-def test_an_encoder_has_memory_for_its_weights_thrice_where_they_may_be_compiled(millions, mib):
+def test_a_small_encoder_has_memory_for_compiled_weights(millions, mib):
     entry = {"backend": "sentence-transformers", "checkpoint": "owner/name", "max_tokens": 64}
     given = {"models": ["m"], "registry": {"m": entry | {"parameters_m": millions}}}
     plan = make_plan(
@@ -151,7 +151,7 @@ def test_files_of_a_local_tokenizer_are_inputs(tmp_path, monkeypatch, named, fil
             (tmp_path / folder / name).write_text("{}")
     benchmark = {"recipe": "known_item", "source": DOCS}
     given = {"benchmarks": {"x": benchmark}, "models": ["bm25"], "length_tokenizer": named}
-    if named != "words":  # which no service reads texts by
+    if named != "words":  # not allowed as the tokenizer of an API
         given |= {"models": ["bm25", "api"], "registry": {"api": API | {"tokenizer": named}}}
         plan = make_plan(*load_config(given))
         assert paths.model_inputs(plan, "api") == files

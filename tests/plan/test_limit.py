@@ -1,4 +1,4 @@
-"""`limit: N`: how much of a config is left."""
+"""`limit: N` reduces the texts, domains and languages of a config."""
 
 import polars as pl
 import pytest
@@ -19,7 +19,7 @@ def limited(preset, limit=40):
     return load_config(given | {"limit": limit})[0]
 
 
-def test_few_documents_of_few_domains_are_drawn():
+def test_few_documents_of_few_domains_are_sampled():
     config = limited("posir")
     section, planned = config.benchmarks["posir"], plan_benchmarks(config)["posir"]
 
@@ -31,7 +31,7 @@ def test_few_documents_of_few_domains_are_drawn():
     assert section.propose_questions.share == 1
 
 
-def test_a_smaller_number_of_the_config_stays():
+def test_a_limit_keeps_smaller_samples():
     config = limited("posir_table7")
     assert config.benchmarks["posir-translators"].sample.n_documents == 12
 
@@ -54,24 +54,24 @@ def test_a_training_takes_all_examples_in_one_length_bin():
     assert (training.edges, training.budget) == ([256, 8192], None)
 
 
-def test_a_build_is_told_of_a_limit_only_where_there_is_one():
+def test_only_limited_builds_have_a_limit_parameter():
     benchmark = {"recipe": "known_item", "source": {"kind": "python_docs"}}
     given = {"benchmarks": {"mine": benchmark}, "models": ["bm25"]}
-    told = [
+    params = [
         jobs.build(make_plan(*load_config(given | more)), "mine", "eng-Latn")["general"]
         for more in ({}, {"limit": 5})
     ]
-    assert [one.get("limit", "none") for one in told] == ["none", 5]
+    assert [one.get("limit", "none") for one in params] == ["none", 5]
 
 
-def test_queries_beyond_the_limit_are_spread_over_all_and_accounted_for():
+def test_limited_queries_are_evenly_spread_and_the_rest_are_dropped():
     names = [f"q{number}" for number in range(7)]
     queries = pl.DataFrame({"_id": names, "pos_corpus_id": ["d0"] * 7})
     corpus = pl.DataFrame({"_id": ["d0", "d1"]})
     built = Build(corpus, queries, qrels_of_positives(queries), dropped_frame())
     few = built.limited(3)
 
-    # Places 0 * 7 // 3, 1 * 7 // 3 and 2 * 7 // 3.
+    # Rows 0 * 7 // 3, 1 * 7 // 3 and 2 * 7 // 3.
     assert few.queries["_id"].to_list() == few.qrels["query-id"].to_list() == ["q0", "q2", "q4"]
     assert few.dropped["item_id"].to_list() == ["q1", "q3", "q5", "q6"]
     assert few.dropped["reason"].unique().to_list() == ["beyond_limit"]
@@ -81,6 +81,6 @@ def test_queries_beyond_the_limit_are_spread_over_all_and_accounted_for():
     assert built.limited(7) is built
 
 
-def test_a_limit_that_is_no_number_above_one_is_refused():
+def test_a_limit_of_one_is_refused():
     with pytest.raises(InputError, match="limit: found 1"):
         load_config({"limit": 1})

@@ -1,4 +1,4 @@
-"""What the workflow asks about models: which run where, in how many jobs, first stages."""
+"""Models of a plan: evaluated models, first stages, fusions, and shards of an encoding."""
 
 import re
 
@@ -39,7 +39,7 @@ def models_by_benchmark(plan) -> dict[str, list[str]]:
     return found
 
 
-def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
+def test_a_first_stage_is_searched_without_being_evaluated():
     plan = plan_of({"b": PLAIN}, models=["third"])
     assert plan.first_stage("third", "b") == "minilm-static"
     assert re.fullmatch(wildcard_patterns(plan)["vector"], "minilm-static")
@@ -48,25 +48,26 @@ def test_a_first_stage_is_searched_whether_or_not_it_is_evaluated():
     assert third["reading_known"]
 
 
-def test_scoring_is_told_which_model_is_the_truncating_control():
+def test_scoring_knows_the_truncating_control():
     plan = plan_of({"b": PLAIN}, models=["all-minilm-l6-v2", "minilm-first-128", "minilm-static"])
     compared = compared_models(plan, "b", "eng-Latn", "eng-Latn")
     assert [one["model"] for one in compared if one["is_truncating"]] == ["minilm-first-128"]
 
 
-def test_a_benchmark_may_have_a_first_stage_of_its_own():
+def test_a_benchmark_may_set_its_first_stage():
     plan = plan_of(
         {"a": PLAIN | {"first_stage": "all-minilm-l6-v2"}, "b": PLAIN}, models=["second", "third"]
     )
     assert [plan.first_stage("second", name) for name in "ab"] == ["all-minilm-l6-v2", "bm25"]
-    assert [plan.first_stage("third", name) for name in "ab"] == ["minilm-static"] * 2  # its own
+    # The entry of `third` sets its first stage.
+    assert [plan.first_stage("third", name) for name in "ab"] == ["minilm-static"] * 2
     assert {"all-minilm-l6-v2", "bm25", "minilm-static"} <= set(plan.models)
     assert first_stage(plan, "a", "second", "eng-Latn", "eng-Latn").startswith(
         "results/a/runs/all-minilm-l6-v2/"
     )
 
 
-def test_a_first_stage_has_to_search():
+def test_a_first_stage_must_search():
     with pytest.raises(InputError, match="its first stage is 'third'; allowed"):
         plan_of({"b": PLAIN}, search={"first_stage": "third"})
 
@@ -74,7 +75,7 @@ def test_a_first_stage_has_to_search():
 FUSED = {"fused": {"backend": "fusion", "of": ["bm25", "minilm-static"]}}
 
 
-def test_models_that_are_fused_are_searched_whether_or_not_they_are_evaluated():
+def test_fused_models_are_searched_without_being_evaluated():
     plan = plan_of({"b": PLAIN}, models=["fused"], registry=FUSED)
     patterns = wildcard_patterns(plan)
     assert patterns["fused"] == "fused"
@@ -88,7 +89,7 @@ def test_models_that_are_fused_are_searched_whether_or_not_they_are_evaluated():
 
 
 @pytest.mark.parametrize("other", ["no-such-model", "second", "fused"])
-def test_what_is_fused_has_to_search(other):
+def test_fused_models_must_search(other):
     entries = ENTRIES | FUSED
     entries["more"] = {"backend": "fusion", "of": ["bm25", other]}
     with pytest.raises(InputError, match=f"model 'more': `of` names '{other}'; allowed: models"):
@@ -106,7 +107,7 @@ HEAD_TAIL = {
 @pytest.mark.parametrize(
     ("of", "known"), [(["bm25", "ends"], True), (["minilm-static", "ends"], False)]
 )
-def test_what_a_model_of_head_and_tail_read_is_known_only_of_one_that_reads_all(of, known):
+def test_head_and_tail_reading_is_unknown_except_in_some_fusions(of, known):
     entries = {"ends": HEAD_TAIL, "fused": {"backend": "fusion", "of": of}}
     plan = plan_of({"b": PLAIN}, models=["ends", "fused"], registry=entries)
     ends, fused = compared_models(plan, "b", "eng-Latn", "eng-Latn")
@@ -114,7 +115,7 @@ def test_what_a_model_of_head_and_tail_read_is_known_only_of_one_that_reads_all(
     assert fused["reading_known"] is known
 
 
-def test_given_pairs_are_compared_where_both_models_are_evaluated():
+def test_configured_pairs_are_compared_if_both_models_are_evaluated():
     compare = {"minilm-maxsim": "bm25", "second": "all-minilm-l6-v2"}
     benchmarks = {"b": PLAIN, "c": PLAIN | {"models": ["minilm-maxsim", "bm25"]}}
     plan = plan_of(benchmarks, compare=compare)
@@ -124,18 +125,18 @@ def test_given_pairs_are_compared_where_both_models_are_evaluated():
 
 
 @pytest.mark.parametrize(
-    ("compare", "said"),
+    ("compare", "message"),
     [
         ({"bm25": "third"}, r"compare \['third'\] are not among models"),
         ({"bm25": "bm25"}, "compare: 'bm25' is compared with itself"),
     ],
 )
-def test_a_given_pair_is_two_models_that_are_evaluated(compare, said):
-    with pytest.raises(InputError, match=said):
+def test_a_configured_pair_needs_two_different_evaluated_models(compare, message):
+    with pytest.raises(InputError, match=message):
         plan_of({"b": PLAIN}, compare=compare)
 
 
-def test_models_that_differ_in_the_length_of_their_input_alone_are_a_pair():
+def test_models_that_differ_only_in_input_length_are_paired():
     entry = {"backend": "sentence-transformers", "checkpoint": "owner/name"}
     registry = {
         "short": entry | {"max_tokens": 256},
@@ -148,7 +149,7 @@ def test_models_that_differ_in_the_length_of_their_input_alone_are_a_pair():
     assert plan.input_lengths("b", "eng-Latn", "eng-Latn") == [("long", "short")]
 
 
-def test_jobs_share_the_texts_of_an_encoding():
+def test_an_encoding_is_split_into_shards():
     plan = plan_of({"b": PLAIN, "c": PLAIN}, encoding={"shards": 3})
     model, path = "all-minilm-l6-v2", "results/b/encodings/all-minilm-l6-v2/eng-Latn"
     assert encodings(plan, "b", model, "eng-Latn") == [
@@ -157,7 +158,7 @@ def test_jobs_share_the_texts_of_an_encoding():
     assert encodings(plan_of({"b": PLAIN}), "b", model, "eng-Latn") == [f"{path}.parquet"]
 
 
-def test_a_reranker_or_a_fusion_is_on_the_filter_panel_if_what_scores_is():
+def test_the_filter_panel_includes_rerankers_and_fusions_by_scorer():
     registry = FUSED | {
         name: {"backend": "rerank", "reranker": reranker, "first_stage": "minilm-static"}
         for name, reranker in (

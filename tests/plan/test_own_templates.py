@@ -1,4 +1,4 @@
-"""What a template of a user's own may say of its variables and its reply."""
+"""Allowed variables and replies of a user's template."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def write(path, task, variables, response, body):
 
 
 def plan_of(folder, llm="mine", **changed):
-    """Plan a benchmark whose three tasks have plain templates, but for those changed."""
+    """Plan a benchmark with three plain templates; ``changed`` replaces some of them."""
     prompts = {
         task: write(folder / f"{task}.md", task, *parts)
         for task, parts in (PLAIN | changed).items()
@@ -40,7 +40,7 @@ def plan_of(folder, llm="mine", **changed):
     return make_plan(*load_config(config))
 
 
-def test_a_task_of_one_field_takes_a_plain_reply(tmp_path):
+def test_a_task_with_one_field_may_have_a_plain_reply(tmp_path):
     tasks = plan_of(tmp_path).benchmarks["b"].tasks
     forms = {name: asked.prompt.response.form for name, asked in tasks.items()}
     assert forms == {
@@ -62,11 +62,11 @@ def test_a_task_of_one_field_takes_a_plain_reply(tmp_path):
         ),
         (
             {"summarise": ("[document, words]", "text", "{{ document }} {{ words }}")},
-            "its variables are document, words; the task fills in document, max_words: use these",
+            "has the variables document, words; allowed: document, max_words",
         ),
         (
             {"summarise": ("[document]", "{type: object}", "{{ document }}")},
-            "copy it, or say `response: text` or `integer` if the reply is plain",
+            "copy that schema, or set `response: text` or `response: integer` for a plain reply",
         ),
     ],
 )
@@ -76,11 +76,11 @@ def test_a_template_that_does_not_fit_its_task_is_refused(tmp_path, changed, wor
     assert words in str(refused.value)
 
 
-def test_a_stand_in_is_not_asked_for_plain_replies(tmp_path):
+def test_a_stand_in_refuses_templates_with_plain_replies(tmp_path):
     with pytest.raises(InputError) as refused:
         plan_of(tmp_path, llm="stand-in")
     assert "task grade_first: " in str(refused.value)
     assert (
-        "grade_relevance.md wants a plain reply, and 'stand-in' is a stand-in, which answers the "
-        "shipped templates alone. Name a language model, or leave `prompt` out"
+        "grade_relevance.md needs a plain reply, but 'stand-in' is a stand-in, which answers only "
+        "the shipped templates. Name a language model, or remove `prompt`"
     ) in str(refused.value)

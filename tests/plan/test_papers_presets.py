@@ -1,4 +1,4 @@
-"""Presets of the papers' tables as printed: models, first stages, language models, translators."""
+"""Presets of the papers' tables: models, first stages, language models, translators."""
 
 import csv
 
@@ -22,7 +22,7 @@ def plan_of(preset):
 
 
 def printed(table):
-    """Ids of the models of a paper's table."""
+    """Ids of the models in a paper's table."""
     names = pl.read_csv(CONFIG_FOLDER / "published" / "models.csv")
     return set(names.filter(pl.col("source").str.contains(table))["model"])
 
@@ -30,7 +30,7 @@ def printed(table):
 @pytest.mark.parametrize(
     ("preset", "table"), [("posq_table1", "PosQ, tables? 1"), ("myopic", "Myopic, table 1")]
 )
-def test_a_table_as_printed_has_all_its_models_and_the_controls(preset, table):
+def test_a_table_preset_has_all_printed_models_and_the_controls(preset, table):
     config, _ = config_of(preset)
     assert set(config.models) == printed(table) | {"minilm-first-128", "minilm-static"}
     assert (config.metrics[0], config.psi_metrics[0]) == (TIES_AVERAGED, TIES_AVERAGED)
@@ -39,7 +39,7 @@ def test_a_table_as_printed_has_all_its_models_and_the_controls(preset, table):
 
 
 @pytest.mark.parametrize("preset", ["posq_table1", "myopic"])
-def test_slow_models_read_the_tiny_subsets_and_rerankers_each_one_s_own_first_stage(preset):
+def test_slow_models_use_tiny_subsets_and_rerankers_their_first_stages(preset):
     plan = plan_of(preset)
     kinds = {}
     for run in plan.runs:
@@ -58,7 +58,7 @@ def test_slow_models_read_the_tiny_subsets_and_rerankers_each_one_s_own_first_st
     assert list(first.values()) == ["nv-embed-v2"]
 
 
-def test_table_7_has_its_four_translators_of_372_documents_and_asks_little_else():
+def test_table_7_compares_four_translators_on_372_documents():
     plan = plan_of("posir_table7")
     planned = plan.benchmarks["posir-translators"]
     section = planned.section

@@ -42,7 +42,7 @@ def plan_of(models=MODELS, **benchmarks):
     return make_plan(config, entries)
 
 
-def test_corpora_take_the_benchmarks_language_and_passages():
+def test_corpora_inherit_the_benchmarks_language_and_passages():
     corpora = [
         {"domain": "a", "source": DOCS},
         {"domain": "b", "source": DOCS, "passages": {"max_words": 90}},
@@ -59,7 +59,7 @@ def test_corpora_take_the_benchmarks_language_and_passages():
     assert (section.domain, section.corpora, section.passages.max_words) == ("b", None, 90)
 
 
-def test_ids_of_several_domains_get_the_domain_in_front():
+def test_ids_of_several_domains_have_the_domain_as_prefix():
     plan = plan_of(
         one=several(("a", "eng-Latn"), ("a", "spa-Latn")),
         two=several(("a", "eng-Latn"), ("b", "eng-Latn")),
@@ -85,7 +85,7 @@ def release(tmp_path, monkeypatch):
         ({"languages": ["fra-Latn"]}, "no languages fra-Latn in the release; it has eng-Latn"),
     ],
 )
-def test_what_a_release_does_not_have_is_refused(release, wanted, message):
+def test_missing_domains_and_languages_of_a_release_are_refused(release, wanted, message):
     section = {"recipe": "posir_release", "source": {"path": "release"}}
     with pytest.raises(InputError, match=message):
         plan_of(b=section | wanted)
@@ -135,7 +135,7 @@ def test_a_large_language_is_cut_into_parts_of_whole_domains(changes, expected):
     assert re.fullmatch(f"x{wildcard_patterns(plan)['parts']}", f"x{list(expected)[-1]}")
 
 
-def test_a_translation_has_the_domains_of_its_source_and_searches_it():
+def test_a_translation_has_the_domains_of_its_source_language():
     places = [("a", "eng-Latn"), ("b", "eng-Latn"), ("a", "cmn-Hans")]
     plan = plan_of(x=several(*places, translate=translate("spa-Latn", "ara-Arab")))
     assert plan.benchmarks["x"].languages == ["eng-Latn", "cmn-Hans", "spa-Latn", "ara-Arab"]
@@ -160,7 +160,7 @@ def test_fewer_models_may_be_evaluated_on_translations():
     ]
 
 
-def test_a_language_is_native_in_one_benchmark_and_a_translation_in_another():
+def test_a_language_may_be_native_or_translated_by_benchmark():
     plan = plan_of(x=controlled(translate=translate("spa-Latn")), y=controlled(language="spa-Latn"))
     assert plan.data_stage("x", "eng-Latn") == plan.data_stage("y", "spa-Latn") == "assemble"
     assert plan.data_stage("x", "spa-Latn") == "clean_translations"
@@ -172,12 +172,12 @@ def test_a_language_is_native_in_one_benchmark_and_a_translation_in_another():
         (controlled(corpora=[{"domain": "a", "source": DOCS}]), "give either `source`"),
         (several(("a", "eng-Latn"), ("a", "eng-Latn")), "listed more than once: a in eng-Latn"),
         (several(("all", "eng-Latn")), "'all' means all domains"),
-        (several(("a", "spa-Latn"), translate=translate("deu-Latn")), "there is no corpus"),
-        (controlled(translate=translate("eng-Latn")), "a language the benchmark is read in"),
+        (several(("a", "spa-Latn"), translate=translate("deu-Latn")), "which has no corpus"),
+        (controlled(translate=translate("eng-Latn")), "already has a corpus in eng-Latn"),
         (controlled(cross_lingual=["spa-Latn-eng-Latn"]), "the benchmark has no spa-Latn"),
         (
             several(("a", "eng-Latn"), ("b", "spa-Latn"), cross_lingual=["spa-Latn-eng-Latn"]),
-            "no domain is in both",
+            "the languages share no domain",
         ),
         (
             controlled(translate=translate("deu-Latn", quality=compared(one="stand-in"))),
@@ -191,6 +191,6 @@ def test_a_language_is_native_in_one_benchmark_and_a_translation_in_another():
         ),
     ],
 )
-def test_what_does_not_fit_is_said(section, message):
+def test_inconsistent_languages_and_translators_are_refused(section, message):
     with pytest.raises(InputError, match=re.escape(message)):
         plan_of(b=section)

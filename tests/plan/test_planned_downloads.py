@@ -1,4 +1,4 @@
-"""What a config's jobs read from the hub."""
+"""Downloads from the hub that a config needs."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -34,7 +34,7 @@ def parse_reranker(entry):
         (parse_reranker, {"backend": "bm25"} | CALIBRATED, []),
     ],
 )
-def test_what_is_on_the_hub_is_downloaded(parse, entry, expected):
+def test_checkpoints_and_tokenizers_on_the_hub_are_downloaded(parse, entry, expected):
     assert downloads_of(parse(entry)) == expected
 
 

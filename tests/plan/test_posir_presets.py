@@ -1,4 +1,4 @@
-"""The presets of the published PosIR: with each model's own prompt, and as the authors' script."""
+"""The presets of the published PosIR: with each model's prompt, or the prompt of its script."""
 
 import pytest
 import yaml
@@ -15,7 +15,7 @@ INSTRUCTION = (
 
 
 def read(name: str):
-    """Read a preset over the default config, as Snakemake does."""
+    """Load a preset merged over the default config, as Snakemake does."""
     override = yaml.safe_load((CONFIG_FOLDER / "presets" / f"{name}.yaml").read_text())
     return load_config(override)[0]
 
@@ -30,7 +30,7 @@ def test_the_release_is_correlated_with_the_leaderboard_of_table_2(name, tmp_pat
     assert scores["kalm-embedding-gemma3-12b-2511"] == 75.66
 
 
-def test_the_script_s_preset_gives_every_model_the_script_s_prompt_and_changes_nothing_else():
+def test_the_scripts_preset_changes_only_the_prompts():
     own, script = (read(f"posir_release{end}") for end in ("", "_script"))
     assert script.benchmarks == own.benchmarks
     assert set(script.models) == set(own.models) - {"bm25", "minilm-first-128", "minilm-static"}
@@ -40,12 +40,13 @@ def test_the_script_s_preset_gives_every_model_the_script_s_prompt_and_changes_n
     for name, entry in entries.items():
         assert isinstance(entry, EncoderModel)
         assert entry.query_prompt == INSTRUCTION, name
-        # An entry of the preset has none, whatever its checkpoint declares.
+        # Entries of the preset have no document prompt, even if the checkpoint declares one.
         assert entry.document_prompt == ("" if name in script.registry else None), name
         changed = {
             key
             for key, value in entry.model_dump().items()
             if value != known[name].model_dump()[key] and key not in presented
         }
-        # No code of NV-Embed's sets the prompt apart or puts a token at the end.
+        # The script does not use NV-Embed's code, which excludes the prompt from pooling and
+        # appends a token.
         assert changed == ({"append", "pooling"} if name == "nv-embed-v2" else set()), name

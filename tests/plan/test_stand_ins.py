@@ -1,4 +1,4 @@
-"""`stand_ins: true`: what runs in the place of a config's models and of its texts on the hub."""
+"""`stand_ins: true` replaces the models of a config and its texts on the hub."""
 
 import pytest
 
@@ -28,8 +28,8 @@ def preset(request, tmp_path, monkeypatch):
     return read_yaml(request.param)
 
 
-def test_nothing_of_a_preset_comes_from_elsewhere(preset):
-    plan = make_plan(*load_config(preset | {"stand_ins": True}))  # every file is there
+def test_presets_with_stand_ins_need_no_downloads_or_services(preset):
+    plan = make_plan(*load_config(preset | {"stand_ins": True}))  # raises if a file is missing
 
     assert not plan.downloads
     assert {llm.backend for llm in plan.llms.values()} <= {"stand-in"}
@@ -38,7 +38,7 @@ def test_nothing_of_a_preset_comes_from_elsewhere(preset):
     assert not [place for place in places if dataset_revisions(place.source)]
 
 
-def test_no_stand_in_has_an_id_of_a_registry_or_a_paper(preset):
+def test_stand_ins_have_no_ids_of_registries_or_papers(preset):
     plan = make_plan(*load_config(preset | {"stand_ins": True}))
 
     for named, known in (
@@ -49,7 +49,7 @@ def test_no_stand_in_has_an_id_of_a_registry_or_a_paper(preset):
         assert {name: known[name] for name in named if name in known} == {
             name: entry for name, entry in named.items() if name in known
         }
-    # Of the papers' models only BM25 runs; "qwen3-0.6b-uniform-s42" would be a trained one.
+    # BM25 is the only model of the papers; "qwen3-0.6b-uniform-s42" would be a trained one.
     assert set(plan.models) & set(published_figures()["model"]) <= {"bm25"}
 
 
@@ -68,7 +68,7 @@ def test_models_of_one_kind_share_the_stand_in_of_the_first():
     assert models[late].scoring == "maxsim"
 
 
-def test_a_fusion_of_stand_ins_says_so_and_fuses_several():
+def test_a_fusion_of_stand_ins_has_distinct_components():
     fused = {"backend": "fusion", "of": ["bge-m3", "nv-embed-v2"]}
     config, models = with_stand_ins(["both"], registry={"both": fused})
 
@@ -79,7 +79,7 @@ def test_a_fusion_of_stand_ins_says_so_and_fuses_several():
     ]
 
 
-def test_compared_models_have_stand_ins_of_their_own():
+def test_compared_models_have_separate_stand_ins():
     windows = {"tokens": 128, "overlap": 32}
     entry = load_registry()["bge-m3"].model_dump(mode="json", exclude_unset=True)
     changes = {"registry": {"maxp": entry | {"windows": windows}}, "compare": {"maxp": "bge-m3"}}
@@ -89,7 +89,7 @@ def test_compared_models_have_stand_ins_of_their_own():
     assert config.compare == {config.models[1]: config.models[0]}
 
 
-def test_bases_share_a_small_network_under_the_names_of_what_is_trained():
+def test_trained_bases_share_one_stand_in():
     preset = read_yaml(CONFIG_FOLDER / "presets" / "controlled_table11.yaml")
     config, _ = load_config(preset | {"stand_ins": True})
 
@@ -101,7 +101,7 @@ def test_bases_share_a_small_network_under_the_names_of_what_is_trained():
     ]
 
 
-def test_translators_are_named_by_the_stand_ins_that_translate():
+def test_translators_are_renamed_to_their_stand_ins():
     preset = read_yaml(CONFIG_FOLDER / "presets" / "posir_table7.yaml")
     config, _ = load_config(preset | {"stand_ins": True})
 
@@ -111,7 +111,7 @@ def test_translators_are_named_by_the_stand_ins_that_translate():
     assert all(one.llm.startswith("stand-in") for one in translators.values())
 
 
-def test_a_users_own_files_are_read_and_own_templates_are_not(tmp_path, monkeypatch):
+def test_stand_ins_use_local_files_but_not_the_users_templates(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "grade.md").write_text("---\ntask: grade_relevance\n---\n")
     (tmp_path / "mine.jsonl").write_text('{"text": "Salt was boiled in pans."}\n')
@@ -125,13 +125,13 @@ def test_a_users_own_files_are_read_and_own_templates_are_not(tmp_path, monkeypa
     assert benchmark.section.source.paths == ["mine.jsonl"]
 
 
-def test_an_unknown_id_is_refused_as_it_is_written():
+def test_an_unknown_id_is_refused_by_its_original_name():
     with pytest.raises(InputError, match="config key models: unknown model 'bge-m4'"):
         with_stand_ins(["bge-m3", "bge-m4"])
 
 
-def test_pages_say_that_stand_ins_run_and_what_a_limit_is():
+def test_the_notice_names_stand_ins_and_the_limit():
     config, _ = with_stand_ins(["bm25"], limit=40)
-    assert config.notice.startswith("Stand-ins: other texts than the config names")
+    assert config.notice.startswith("Stand-ins: this run used other texts and other models")
     assert "at most 40 documents or queries" in config.notice
     assert load_config({})[0].notice == ""

@@ -1,4 +1,4 @@
-"""Trained models in the plan: which there are, what they are tested on, what a pool leaves out."""
+"""Trained models in a plan: their ids, the benchmarks that test them, and the pool's exclusions."""
 
 import pytest
 
@@ -50,13 +50,13 @@ def test_a_training_has_twenty_bytes_for_each_parameter():
     assert jobs.training_mib(plan, "big-end-s1") == 9500 + 20 * 500
 
 
-def test_documents_of_the_benchmarks_it_is_benchmarks_of_are_kept_out_of_the_pool():
+def test_documents_of_test_benchmarks_are_excluded_from_the_pool():
     for table in ("corpus", "qrels"):
         own = f"results/test/data/eng-Latn/{table}.parquet"
         assert paths.held_out(plan_of(), "t", table=table) == [own]
 
 
-def test_untrained_bases_are_models_of_every_benchmark_and_are_not_trained():
+def test_untrained_bases_are_evaluated_on_every_benchmark():
     plan = plan_of(training=TRAINING | {"untrained": True})
     assert plan.config.models == ["bm25", "net-untrained", *IDS]
     assert benchmarks_of(plan)["net-untrained"] == {"pool", "test"}
@@ -69,39 +69,39 @@ def test_untrained_bases_are_models_of_every_benchmark_and_are_not_trained():
     assert "net-untrained" not in plan_of().models
 
 
-def test_untrained_bases_of_one_id_are_one_base():
+def test_trainings_share_an_untrained_base_only_if_identical():
     other = TRAINING | {"distributions": {"late": {"end": 1}}, "untrained": True}
     first = TRAINING | {"untrained": True}
     given = {"benchmarks": BENCHMARKS, "models": ["bm25"]}
     config, _ = load_config(given | {"training": {"t": first, "u": other}})
     assert config.models.count("net-untrained") == 1
     longer = other | {"bases": {"net": BASE | {"max_tokens": 128}}}
-    with pytest.raises(InputError, match="another training has another base of this id"):
+    with pytest.raises(InputError, match="another training has a different base with this id"):
         load_config(given | {"training": {"t": first, "u": longer}})
 
 
-def test_what_is_evaluated_is_trained_and_a_training_by_itself_whole():
+def test_only_evaluated_models_are_trained_unless_none_are():
     some = {"pool": PLAIN, "test": PLAIN | {"models": ["bm25", IDS[0]]}}
     plan = plan_of(benchmarks=some)
     assert [run["model"] for run in summaries.training_runs(plan)] == [IDS[0]]
     assert paths.unevaluated_model_manifests(plan) == []
-    alone = plan_of(benchmarks={"pool": PLAIN})
-    assert summaries.training_runs(alone) == []
+    untested = plan_of(benchmarks={"pool": PLAIN})
+    assert summaries.training_runs(untested) == []
     folders = [f"results/training/t/models/{name}/model.json" for name in IDS]
-    assert paths.unevaluated_model_manifests(alone) == folders
+    assert paths.unevaluated_model_manifests(untested) == folders
 
 
-def test_a_base_without_positions_is_trained_and_evaluated_so():
+def test_positions_none_holds_in_training_and_evaluation():
     bases = {"net": BASE | {"positions": "none"}, "other": BASE}
     plan = plan_of(training=TRAINING | {"bases": bases, "untrained": True, "seeds": [1]})
     found = {name: plan.models[name].positions for name in plan.config.models[1:3]}
     assert found == {"net-untrained": "none", "other-untrained": None}
     assert plan.models["net-end-s1"].positions == "none"
-    # what was encoded before there was the key is not encoded again
+    # Texts that were encoded before the key existed are not encoded again.
     assert "positions" not in retrieval_params(plan.models["other-end-s1"])
 
 
-def test_a_trained_models_vectors_wait_for_its_training_and_that_for_the_base():
+def test_a_trained_model_depends_on_its_training_and_base():
     plan = plan_of()
     assert paths.model_inputs(plan, IDS[0]) == [f"results/training/t/models/{IDS[0]}/model.json"]
     assert paths.base_inputs(plan, IDS[0]) == []  # embedded: its package is pinned
@@ -118,23 +118,23 @@ def test_equal_parts_of_all_three_positions_are_balanced():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"training": TRAINING | {"benchmark": "other"}}, "'other' is not among benchmarks"),
         ({"training": TRAINING | {"bases": GONE}}, "no such folder"),
         ({"benchmarks": {"pool": PLAIN | {"models": ["net-x-s1"]}, "test": PLAIN}}, "'net-x-s1'"),
         (
             {"registry": {"net-end-s1": {"backend": "bm25s"}}},
-            "the registry has a model 'net-end-s1', too",
+            "the registry also has a model 'net-end-s1'",
         ),
     ],
 )
-def test_a_training_that_cannot_be_is_refused(change, said):
-    with pytest.raises(InputError, match=said):
+def test_an_impossible_training_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
         plan_of(**change)
 
 
-def test_all_that_is_not_there_is_told_and_nothing_of_the_languages_of_a_pool_that_is_not():
+def test_missing_sources_are_listed_without_their_languages():
     gone = {"recipe": "posir_release", "source": {"path": "./gone"}}
     with pytest.raises(InputError) as refused:
         plan_of({"pool": gone, "test": gone})
@@ -149,7 +149,7 @@ DOCUMENTS = {"recipe": "documents", "source": {"kind": "python_docs"}}
 PROBED = {"probes": {"models": ["net-pool-s1"]}}
 
 
-def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
+def test_pads_may_train_on_documents_and_be_tested_by_probes():
     pads = TRAINING | {"seeds": [1], "bases": {"net": BASE | {"objective": "pads"}}}
     plan = plan_of({"pool": DOCUMENTS, "test": DOCUMENTS}, pads, **PROBED)
     assert plan.runs == []
@@ -157,5 +157,5 @@ def test_pads_may_be_trained_on_documents_alone_and_tested_by_probes():
     assert paths.probe_psi(plan) == []
     held_out = paths.held_out(plan, "t", table="corpus")
     assert held_out == ["results/test/data/eng-Latn/corpus.parquet"]
-    with pytest.raises(InputError, match="net are trained on queries, and benchmark 'pool' is doc"):
+    with pytest.raises(InputError, match="net need queries, but benchmark 'pool' has only doc"):
         plan_of({"pool": DOCUMENTS, "test": PLAIN})

@@ -24,7 +24,7 @@ POSIR_NEGATIVES = {"protocol": "posir", "recall": {"model": "bm25"}, "rerankers"
 
 
 def load(verify, recipe="controlled", keys=None, **more):
-    """Load a config with one benchmark ``b``; ``keys`` are further ones of its section."""
+    """Load a config with one benchmark ``b``; ``keys`` are more keys of its section."""
     section = {"recipe": recipe, "source": {"kind": "python_docs"}, "verify": verify}
     section |= keys or {}
     section |= {task: {"llm": "stand-in"} for task in TASKS[recipe]}
@@ -54,12 +54,12 @@ def refusal(verify, recipe="controlled", **more) -> str:
         ),
     ],
 )
-def test_a_recipe_has_the_rule_of_its_paper_or_another_s(recipe, own, rule, kind):
+def test_a_recipe_uses_its_papers_rule_or_a_given_one(recipe, own, rule, kind):
     assert plan_of({"rerankers": [BM25]}, recipe).benchmarks["b"].section.verify == own
     plan = plan_of({"rule": rule, "rerankers": [BM25], "balance": True, "seed": 7}, recipe)
     assert plan.benchmarks["b"].section.verify == kind(rerankers=[BM25], balance=True, seed=7)
     by_margin = rule == "margin"
-    assert [wildcard_patterns(plan)[sort] == "b" for sort in ("margin", "verified")] == [
+    assert [wildcard_patterns(plan)[kind] == "b" for kind in ("margin", "verified")] == [
         by_margin,
         not by_margin,
     ]
@@ -97,34 +97,34 @@ def test_a_recipe_has_the_rule_of_its_paper_or_another_s(recipe, own, rule, kind
         ),
     ],
 )
-def test_a_wrong_filter_is_told_by_its_key_before_any_job(keys, line):
+def test_a_wrong_filter_is_refused_with_its_key(keys, line):
     assert line in refusal({"rerankers": [BM25]}, "posir", keys=keys)
 
 
 @pytest.mark.parametrize("view", ["raw", "tiny"])
-def test_an_id_that_a_view_of_another_benchmark_has_is_refused(view):
+def test_the_id_of_another_benchmarks_view_is_refused(view):
     section = {"recipe": "posir", "source": {"kind": "python_docs"}, "tiny": {}}
     section |= {"verify": {"rerankers": [BM25]}, "false_negatives": POSIR_NEGATIVES}
     section |= {task: {"llm": "stand-in"} for task in TASKS["posir"]}
     docs = {"recipe": "known_item", "source": {"kind": "python_docs"}}
     load_config({"benchmarks": {"b": section, "b-other": docs}})
-    with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is taken: results of 'b' have"):
+    with pytest.raises(InputError, match=f"benchmark id 'b-{view}' is the id of a view of 'b'"):
         load_config({"benchmarks": {"b": section, f"b-{view}": docs}})
 
 
-def test_what_decides_no_score_reruns_no_scoring_of_the_filter():
+def test_settings_without_effect_on_scores_rerun_no_verification():
     def params(**verify):
         return jobs.part_scoring(plan_of({"rerankers": [BM25, COSINE], **verify}), "b", BM25)
 
     made = params()
     assert params(threshold=0.1) == params(balance=True, seed=3) == made
-    assert params(rerankers=[BM25]) == made  # who comes after it has no say
+    assert params(rerankers=[BM25]) == made  # later rerankers have no effect
     assert params(rerankers=[COSINE, BM25]) != made
     assert params(threshold=-0.1) != made  # the floor moves with it
     assert params(rule="agreement") != made
 
 
-def test_what_decides_no_score_reruns_no_scoring_of_pairs():
+def test_settings_without_effect_on_scores_rerun_no_pair_scoring():
     def params(negatives, reranker=COSINE, **changes):
         keys = {"false_negatives": negatives | changes}
         return jobs.pair_scoring(plan_of(None, keys=keys), "b", reranker)
@@ -141,7 +141,7 @@ def test_what_decides_no_score_reruns_no_scoring_of_pairs():
 
 
 @pytest.mark.parametrize("nothing", ["none", {"protocol": "none"}, None])
-def test_no_protocol_of_false_negatives_may_be_called_none(nothing):
+def test_false_negatives_may_be_turned_off_in_three_ways(nothing):
     section = {"recipe": "controlled", "source": {"kind": "python_docs"}}
     section |= {task: {"llm": "stand-in"} for task in TASKS["controlled"]}
     section |= {"false_negatives": nothing}

@@ -1,4 +1,4 @@
-"""What the workflow asks about views, about the steps after the candidates, and about recall."""
+"""Views of a plan: evaluation, wildcards, steps, shared encodings and runs, and recall."""
 
 import re
 
@@ -58,35 +58,35 @@ def plan() -> Plan:
     return plan_of()
 
 
-def test_views_with_rows_of_their_own_stand_behind_their_benchmark(plan):
+def test_evaluated_views_follow_their_benchmark(plan):
     evaluated = ["full", "full-raw", "full-tiny", "purged", "purged-raw", "bare", "direct"]
     assert [one.id for one in plan.evaluated] == evaluated
     assert [run["benchmark"] for run in plan.runs] == evaluated
 
 
 @pytest.mark.parametrize(
-    ("sort", "names"),
+    ("kind", "names"),
     [
         ("benchmarks", ["full", "purged", "bare", "direct"]),
         ("generated", ["full", "purged", "bare"]),
         ("raw", ["full-raw", "purged-raw"]),
         ("margin", ["full"]),
         ("verified", ["purged"]),
-        # One is evaluated, one recalls, one chooses the personas of `bare`.
+        # The evaluated model, the recall of `full`, and the encoder of personas of `bare`.
         ("models", ["bm25", "minilm-static", "all-minilm-l6-v2"]),
         ("vector", ["minilm-static", "all-minilm-l6-v2"]),
         ("rerankers", ["embedded-bm25", "embedded-minilm-cosine"]),
     ],
 )
-def test_wildcards_match_the_ids_of_their_sort_and_no_other(plan, sort, names):
-    pattern = wildcard_patterns(plan)[sort]
+def test_wildcards_match_only_the_ids_of_their_kind(plan, kind, names):
+    pattern = wildcard_patterns(plan)[kind]
     every = {*BENCHMARKS, *list(plan.views), *plan.models, *plan.rerankers, *plan.llms}
     matched = {name for name in every if re.fullmatch(pattern, name)}
     assert matched == set(names)
     assert not re.fullmatch(pattern, "")
 
 
-def test_the_steps_have_their_places_in_order_with_room_for_balancing(plan):
+def test_steps_have_increasing_numbers_with_a_gap_for_balancing(plan):
     steps = [
         "summarise",
         "generate_questions",
@@ -101,15 +101,15 @@ def test_the_steps_have_their_places_in_order_with_room_for_balancing(plan):
         "false_negatives",
     ]
     full, purged = plan.benchmarks["full"], plan.benchmarks["purged"]
-    places = [full.flow_step(step) for step in steps]
-    assert places == sorted(set(places))
+    numbers = [full.flow_step(step) for step in steps]
+    assert numbers == sorted(set(numbers))
     assert full.flow_step("grade_first") > full.flow_step("verify") + 1
-    # Whatever else there is: a place is a parameter, and leaving an audit out reruns nothing.
+    # The number is a parameter: removing an audit must not change it and rerun the step.
     assert purged.flow_step("false_negatives") == full.flow_step("false_negatives")
     assert plan.benchmarks["bare"].flow_step("generate_positional_query") == 2
 
 
-def test_tasks_of_judges_have_their_own_models_and_one_template(plan):
+def test_judges_have_different_models_and_the_same_template(plan):
     tasks = plan.benchmarks["full"].tasks
     asked = {name: task.section.llm for name, task in tasks.items()}
     assert asked == {
@@ -145,7 +145,7 @@ def test_tasks_of_judges_have_their_own_models_and_one_template(plan):
         ("purged", "segments", "segments"),
     ],
 )
-def test_grades_decide_by_the_rule_given_or_by_that_of_the_recipes_paper(name, given, rule):
+def test_grading_uses_the_given_rule_or_the_papers(name, given, rule):
     grade = BENCHMARKS[name]["grade"] | {"rule": given}
     plan = plan_of({name: BENCHMARKS[name] | {"grade": grade}})
     assert jobs.grade(plan, name)["rule"] == rule
@@ -155,24 +155,22 @@ def test_grades_decide_by_the_rule_given_or_by_that_of_the_recipes_paper(name, g
     ("name", "encoded", "searched"),
     [
         ("full-raw", "full-raw", "full-raw"),
-        ("full", "full-raw", "full-raw"),  # queries left, all documents stayed
+        ("full", "full-raw", "full-raw"),  # queries were removed, but no documents
         ("full-tiny", "full-raw", "full-raw"),
         ("purged-raw", "purged-raw", "purged-raw"),
-        ("purged", "purged-raw", "purged"),  # documents left: other documents are the best now
+        ("purged", "purged-raw", "purged"),  # documents were removed, so rankings differ
         ("bare", "bare", "bare"),
         ("direct", "direct", "direct"),
     ],
 )
-def test_texts_are_encoded_once_and_a_run_serves_where_documents_are_the_same(
-    plan, name, encoded, searched
-):
+def test_views_share_encodings_and_runs_with_the_same_documents(plan, name, encoded, searched):
     assert plan.encoding_source(name, "minilm-static", ENG) == encoded
     assert plan.run_source(name, ENG, ENG) == searched
     compared = compared_models(plan, name, ENG, ENG)
     assert compared[0]["run"] == f"results/{searched}/runs/bm25/{ENG}-{ENG}.parquet"
 
 
-def test_translations_and_raw_views_without_rows_serve_nobody_else():
+def test_translations_and_unevaluated_raw_views_share_nothing():
     translated = FULL | {"translate": LLM | {"to": ["deu-Latn"]}}
     quiet = FULL | {"false_negatives": FULL["false_negatives"] | {"evaluate_raw": False}}
     plan = plan_of({"full": translated, "quiet": quiet})
@@ -181,14 +179,14 @@ def test_translations_and_raw_views_without_rows_serve_nobody_else():
         assert plan.run_source("full", *pair) == "full"
     recalling = plan.benchmarks["quiet"].negatives.recall.model
     assert plan.encoding_source("quiet", recalling, ENG) == "quiet-raw"
-    assert plan.encoding_source("quiet", "another", ENG) == "quiet"  # no table asks for more
+    assert plan.encoding_source("quiet", "another", ENG) == "quiet"  # nothing needs the raw view
     assert plan.run_source("quiet", ENG, ENG) == "quiet"
     assert plan.run_source("quiet-tiny", ENG, ENG) == "quiet"
     assert plan.run_source("quiet-raw", ENG, ENG) == "quiet-raw"
 
 
 @pytest.mark.parametrize("change", [{"models": ["bm25"]}, {"tiny": {"only_here": ["sparse"]}}])
-def test_no_model_is_run_on_a_raw_view_that_leaves_it_out(change):
+def test_a_raw_view_runs_only_its_own_models(change):
     plan = plan_of({"full": FULL | change}, models=["bm25", "minilm-static"])
     for name in ("full", "full-tiny"):
         assert plan.run_source(name, ENG, ENG) == name
@@ -199,13 +197,13 @@ def test_no_model_is_run_on_a_raw_view_that_leaves_it_out(change):
 @pytest.mark.parametrize(
     ("change", "by_run"),
     [
-        ({}, False),  # its model is not evaluated
+        ({}, False),  # the recall model is not evaluated
         ({"models": ["bm25", "minilm-static"]}, True),
         ({"models": ["minilm-static"], "search": {"top_k": 100}, "recall": 101}, False),
         ({"models": ["minilm-static"], "evaluate_raw": False}, False),
     ],
 )
-def test_a_run_that_is_deep_enough_recalls(change, by_run):
+def test_a_deep_enough_run_serves_as_the_recall(change, by_run):
     recall = RECALL | {"top_k": change.pop("recall", 7)}
     negatives = FULL["false_negatives"] | {"recall": recall}
     negatives |= {"evaluate_raw": change.pop("evaluate_raw", True)}

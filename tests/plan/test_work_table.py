@@ -1,4 +1,4 @@
-"""The table of a config's work: the rules its expected values keep, and what a run measured."""
+"""The expected work of a config, and the measurements of a run that replace assumptions."""
 
 import os
 from pathlib import Path
@@ -44,8 +44,8 @@ GIVEN = {
     "length_tokenizer": "words",
     "encoding": {"gpu_tflops": 100, "gpu_gb_per_s": 1000, "minutes_per_shard": 30},
 }
-# 3,000 documents of 0 to 100 tokens and 1,000 of 100 to 300: 350,000 tokens, 87.5 each. Half of
-# them are asked for two questions: 4,000 candidates.
+# 3,000 documents of 0 to 100 tokens and 1,000 of 100 to 300: 350,000 tokens, 87.5 each. Half of the
+# documents get two questions each: 4,000 candidates.
 SAMPLE = {"unit": "tokens", "edges": [0, 100, 300], "shares": [3, 1], "n_documents": 4000}
 ASKING = {
     "recipe": "posir",
@@ -82,7 +82,7 @@ def table_of(folder, section=POSIR, **changes):
 
 
 def rows_of(folder, section=POSIR, **changes):
-    """The rows of a config by stage and language; of its English ones by stage alone."""
+    """The rows of a config by (stage, language), and the English rows also by stage."""
     found = {}
     for row in table_of(folder, section, **changes).to_dicts():
         found[row["stage"], row["language"]] = row
@@ -97,7 +97,7 @@ def encoder(**fields):
 
 
 def encoded(folder, section=ASKING, *, language="eng-Latn", encoding=None, **fields):
-    """The row of encoding a section's texts by a model."""
+    """The row of encoding a section's texts with a model."""
     own = {"m": encoder(**fields)}
     found = rows_of(folder, section, models=["m"], registry=own, encoding=encoding or {})
     return found["encode", language]
@@ -110,7 +110,7 @@ def of_sample(section, **changes):
 # Counts
 
 
-def test_twice_the_documents_are_twice_the_work(folder):
+def test_twice_the_documents_take_twice_the_work(folder):
     given = {"models": ["bm25", "all-minilm-l6-v2"]}
     once = table_of(folder, of_sample(POSIR, n_documents=4000), **given)
     twice = table_of(folder, of_sample(POSIR, n_documents=8000), **given)
@@ -119,7 +119,7 @@ def test_twice_the_documents_are_twice_the_work(folder):
     assert once["items"].null_count() == 0
 
 
-def test_sums_of_rows_are_those_of_the_total(folder):
+def test_sums_of_groups_add_up_to_the_total(folder):
     table = table_of(folder, models=["bm25", "all-minilm-l6-v2"])
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
     parts = summed(table, ["stage", "language"])
@@ -128,7 +128,7 @@ def test_sums_of_rows_are_those_of_the_total(folder):
     assert total["job_minutes"] == table["job_minutes"].max()
 
 
-def test_filters_leave_less_at_each_step_and_one_share_in_the_end():
+def test_each_filter_removes_candidates_down_to_the_total_share():
     section = plan_of(POSIR | {"grade": {"llm": "paid"}}).benchmarks["mine"].section
     entering, left = filtered(section, 1000, lambda _: None)
     assert list(entering) == ["verify", "grade", "false_negatives"]
@@ -138,7 +138,7 @@ def test_filters_leave_less_at_each_step_and_one_share_in_the_end():
     assert filtered(section, 1000, measured.get)[1] == pytest.approx(40)
 
 
-def test_views_have_the_queries_that_their_step_leaves():
+def test_views_have_the_queries_after_their_step():
     plan = plan_of(POSIR | {"tiny": {"per_position": 7}})
     known = by_config(plan)
     n = {name: known.texts(name, "eng-Latn").n_queries for name in plan.named}
@@ -156,7 +156,7 @@ def test_domains_of_a_language_add_up_and_translations_are_longer():
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("tokens", 1), ("words", 4 / 3), ("chars", 1 / 4)])
-def test_units_of_length_become_tokens(unit, factor):
+def test_units_of_length_are_converted_to_tokens(unit, factor):
     texts = by_config(plan_of(of_sample(ASKING, unit=unit))).texts("mine", "eng-Latn")
     assert texts.tokens() == pytest.approx(350_000 * factor)
 
@@ -173,8 +173,8 @@ WINDOWS = {"tokens": 100, "overlap": 20}
     [
         ({}, 350, 4),
         ({"max_tokens": 100}, 3 * 50 + 100, 4),
-        ({"scoring": "maxsim"}, 350, 350 + 4 * 9),  # one per token, of 10 of a query
-        # Windows of 100, 80 apart: three of 200 tokens; what overlaps is read twice.
+        ({"scoring": "maxsim"}, 350, 350 + 4 * 9),  # one vector per token; a query has 10
+        # Windows of 100 tokens, 80 apart: 200 tokens have three, and the overlap is read twice.
         ({"windows": WINDOWS}, 350 + 2 * 20, 3 + 3),
         ({"windows": WINDOWS | {"pool": "mean"}}, 350 + 2 * 20, 4),
         ({"windows": WINDOWS | {"keep": "head-and-tail"}}, 3 * 50 + 200, 2 * 4),
@@ -182,7 +182,7 @@ WINDOWS = {"tokens": 100, "overlap": 20}
         ({"backend": "colbert", "query_tokens": 32}, 350 + 4 * 22, 350 + 4 * 31),
     ],
 )
-def test_a_model_reads_and_stores_what_its_entry_says(fields, tokens, vectors):
+def test_the_entry_determines_how_much_a_model_reads_and_stores(fields, tokens, vectors):
     plan = plan_of(models=["m"], registry={"m": encoder(dim=384, **fields)})
     entry, encoding = plan.models["m"], plan.config.encoding
     assert tokens_read(entry, TEXTS) == tokens + 4 * 10
@@ -191,7 +191,7 @@ def test_a_model_reads_and_stores_what_its_entry_says(fields, tokens, vectors):
     assert store_bytes(entry, TEXTS, halves) == (vectors + 4) * 384 * 2
 
 
-def test_disk_use_is_by_the_dimensions_and_unknown_without(folder):
+def test_disk_use_depends_on_the_dimensions(folder):
     row = encoded(folder, dim=384, dimensions=64)
     assert row["store_bytes"] == row["items"] * 64 * 4
     sparse = encoded(folder, backend="sparse-encoder", max_terms=100)
@@ -200,14 +200,14 @@ def test_disk_use_is_by_the_dimensions_and_unknown_without(folder):
     assert encoded(folder)["store_bytes"] is None
 
 
-# How work is cut into jobs
+# Number and time of jobs
 
 
 LARGE = of_sample(ASKING, edges=[0, 1000], shares=None, n_documents=12_000_000)
 
 
 @pytest.mark.parametrize("tflops", [5000, 1000, 100, 70, 20, 1])
-def test_a_shard_lasts_ten_minutes_and_at_most_minutes_per_shard(tflops, folder):
+def test_shards_take_between_ten_minutes_and_minutes_per_shard(tflops, folder):
     encoding = {"gpu_tflops": tflops, "minutes_per_shard": 30}
     row = encoded(folder, LARGE, encoding=encoding, parameters_m=100)
     assert row["job_minutes"] * row["jobs"] == pytest.approx(row["gpu_minutes"])
@@ -217,9 +217,9 @@ def test_a_shard_lasts_ten_minutes_and_at_most_minutes_per_shard(tflops, folder)
     assert (fixed["jobs"], fixed["gpu_minutes"]) == (5, row["gpu_minutes"])
 
 
-def test_time_is_by_the_parameters_that_compute_and_unknown_without(folder):
+def test_time_depends_on_the_computing_parameters(folder):
     row = encoded(folder, LARGE, parameters_m=100)
-    # 12 M documents of 500 tokens, their queries; two operations a parameter at 1e14 a second.
+    # 12 M documents of 500 tokens and queries; two operations per parameter, 1e14 per second.
     assert row["gpu_minutes"] == pytest.approx(row["tokens_in"] * 2e8 / 1e14 / 60)
     assert row["cpu_minutes"] == pytest.approx(row["gpu_minutes"] * 1e5 / 60 / os.cpu_count())
     looked_up = encoded(folder, LARGE, parameters_m=125, embedding_parameters_m=25)
@@ -229,7 +229,7 @@ def test_time_is_by_the_parameters_that_compute_and_unknown_without(folder):
     assert (unsized["gpu_minutes"], unsized["job_minutes"], unsized["jobs"]) == (None, None, 1)
 
 
-def test_a_job_asks_for_half_more_minutes_than_planned_and_four_hours_at_least():
+def test_time_limits_have_a_margin_and_a_minimum():
     given = {"models": ["m"], "encoding": {"shards": 2}}
     given |= {"registry": {"m": encoder(parameters_m=1000)}}
     unsized = {"recipe": "known_item", "source": ASKING["source"]}
@@ -241,7 +241,7 @@ def test_a_job_asks_for_half_more_minutes_than_planned_and_four_hours_at_least()
     assert [jobs.threads(plan, "mine", "eng-Latn") for plan in plans] == [8, 8, 1, 2]
 
 
-def test_one_view_alone_is_cut_into_shards():
+def test_only_the_view_with_all_texts_is_sharded():
     given = {"models": ["bm25", "m"], "registry": {"m": encoder(parameters_m=100)}}
     plan = plan_of(POSIR | {"sample": LARGE["sample"], "tiny": {}}, **given)
     for language, first in (("eng-Latn", "mine-raw"), ("deu-Latn", "mine")):
@@ -250,7 +250,7 @@ def test_one_view_alone_is_cut_into_shards():
 
 
 @pytest.mark.parametrize("n_parts", [1, 2])
-def test_scores_of_a_filter_are_cut_alike_in_each_part(n_parts, folder):
+def test_all_parts_and_rerankers_have_equal_portions(n_parts, folder):
     corpora = [{"domain": name, "source": POSIR["source"]} for name in ("law", "medicine")]
     panel = {"rerankers": ["sized", "embedded-bm25"]}
     section = of_sample(POSIR, n_documents=20_000_000) | {"corpora": corpora, "source": None}
@@ -272,7 +272,7 @@ def test_scores_of_a_filter_are_cut_alike_in_each_part(n_parts, folder):
 # Rerankers, training and language models
 
 
-def test_rerankers_score_the_pairs_of_the_queries_that_enter_their_filter(folder):
+def test_rerankers_score_pairs_of_the_queries_before_their_filter(folder):
     panel = ["sized", "embedded-bm25", "embedded-minilm-cosine"]
     table = table_of(folder, POSIR | {"verify": {"rerankers": panel}})
     sized, bm25, cosine = table.filter(stage="score_parts").to_dicts()
@@ -284,7 +284,7 @@ def test_rerankers_score_the_pairs_of_the_queries_that_enter_their_filter(folder
     assert pairs["items"] == 4000 * KEPT_SHARE * 100
 
 
-def test_a_training_reads_what_is_left_or_its_budget_of_each_bin_if_that_is_less(folder):
+def test_a_training_uses_at_most_its_budget_per_length_bin(folder):
     base = {"checkpoint": "owner/name", "max_tokens": 256, "pooling": "mean", "parameters_m": 23}
 
     def items(**more):
@@ -296,17 +296,17 @@ def test_a_training_reads_what_is_left_or_its_budget_of_each_bin_if_that_is_less
     assert items(budget=10**6) == everything
 
 
-def test_a_task_costs_its_templates_texts_and_replies(folder):
+def test_a_task_costs_its_template_texts_and_replies(folder):
     locate = rows_of(folder)["locate_span"]
     assert (locate["items"], locate["answered"], locate["basis"]) == (4000, 0, "plan")
     template = prompt_tokens(load_prompt(PROMPTS / "locate_span.md").messages)
-    # And the document, a question and an answer.
+    # Plus the document, a question and an answer.
     assert locate["tokens_in"] == pytest.approx(4000 * (template + 87.5 + 22 + 22))
     expected = (locate["tokens_in"] + 10 * locate["tokens_out"]) / 1e6
     assert locate["usd"] == pytest.approx(expected)
 
 
-def test_thoughts_are_billed_up_to_the_bound_until_they_are_measured(folder):
+def test_assumed_thinking_tokens_are_billed_up_to_the_limit(folder):
     def row(**entry):
         return rows_of(folder, llms=LLMS | {"paid": LLMS["paid"] | entry})["locate_span"]
 
@@ -314,7 +314,7 @@ def test_thoughts_are_billed_up_to_the_bound_until_they_are_measured(folder):
     bounded = row(thinks=True, sampling={"max_output_tokens": 500})
     assert plain["usd"] < bounded["usd"] < thinking["usd"]
     assert bounded["tokens_out"] == 4000 * 500
-    assert thinking["store_bytes"] == plain["store_bytes"]  # thoughts are not kept
+    assert thinking["store_bytes"] == plain["store_bytes"]  # not stored
     write_usage(folder, "locate_span", 4000, model="paid-0")
     assert row(thinks=True)["tokens_out"] == 4000 * 40
 
@@ -329,54 +329,54 @@ COUNTED = {
     ("translate", "qps-Latn"): (866, 239_998, 96_231),
     ("judge_refusals", "qps-Arab"): (12, 2_482, 81),
 }
-"""What a run of the embedded default in 2026-11 asked: items, tokens in and out."""
+"""Items, input tokens and output tokens in a run of the embedded default in 2026-11."""
 
 
-def test_most_figures_of_the_embedded_default_are_within_the_stated_factor(folder):
+def test_most_estimates_of_the_default_are_within_the_uncertainty(folder):
     table = work_table(Measured(make_plan(*load_config({})), folder / "results"))
     names, n_close = ("items", "tokens_in", "tokens_out"), 0
     for (stage, language), counted in COUNTED.items():
         (row,) = table.filter(stage=stage, language=language).to_dicts()
         ratios = [n / row[name] for name, n in zip(names, counted, strict=True)]
         n_close += all(1 / UNCERTAINTY <= ratio <= UNCERTAINTY for ratio in ratios)
-    assert n_close == len(COUNTED) - 1  # but for judge_1
+    assert n_close == len(COUNTED) - 1  # except judge_1
 
 
 @pytest.mark.parametrize(
     ("changes", "writing_s"),
     [
         ({}, 20 / 1000 / 100),  # 20 GB of weights for a hundred tokens
-        ({"tokens_per_s": 4000}, 2 / 4000),  # of one server: as measured
-        ({"concurrency": 1}, 2 / 1000),  # 1 G parameters of each request, 10 G in all
+        ({"tokens_per_s": 4000}, 2 / 4000),  # measured for one server
+        ({"concurrency": 1}, 2 / 1000),  # 1 G active parameters per request
         ({"concurrency": 4}, 8 / 1000 / 4),
     ],
 )
-def test_a_served_model_writes_as_measured_or_as_weights_are_read(changes, writing_s, folder):
+def test_writing_speed_is_measured_or_bound_by_weights(changes, writing_s, folder):
     vllm = LLMS["here"]["vllm"] | {"tokens_per_s": changes.get("tokens_per_s")}
     asking = {"concurrency": changes.get("concurrency", 100)}
     here = LLMS["here"] | {"vllm": vllm, "asking": asking}
     row = rows_of(folder, llms=LLMS | {"here": here})["translate", "deu-Latn"]
-    # Two operations for each of 1e9 active parameters and token that is read.
+    # Reading takes two operations per token and active parameter (1e9).
     seconds = row["tokens_in"] * 2e9 / 1e14 + row["tokens_out"] * writing_s
     assert row["gpu_minutes"] == pytest.approx(seconds / 60)
     assert (row["gpus"], row["job_minutes"]) == (2, pytest.approx(seconds / 120))
 
 
-def test_where_a_model_is_served_decides_what_is_counted_of_it(folder):
-    def figures(**entry):
+def test_known_times_depend_on_where_a_model_is_served(folder):
+    def known_times(**entry):
         llms = LLMS | {"here": LLMS["here"] | entry}
         row = rows_of(folder, llms=llms)["translate", "deu-Latn"]
         known = [row[name] is not None for name in ("gpu_minutes", "cpu_minutes", "job_minutes")]
         return (row["gpus"], *known)
 
-    # Elsewhere: its time is not that of the jobs that ask it.
-    assert figures(backend="openai", base_url="http://node7:8000/v1") == (0, True, False, False)
+    # On another machine, its time is not the time of the jobs here.
+    assert known_times(backend="openai", base_url="http://node7:8000/v1") == (0, True, False, False)
     on_cpu = {"parameters_b": 10, "gpus": 0}
-    assert figures(vllm=on_cpu) == (0, False, False, False)
-    assert figures(vllm=on_cpu | {"tokens_per_s": 4000}) == (0, False, True, True)
+    assert known_times(vllm=on_cpu) == (0, False, False, False)
+    assert known_times(vllm=on_cpu | {"tokens_per_s": 4000}) == (0, False, True, True)
 
 
-# What a run measured
+# Measurements of a run
 
 
 def build(folder):
@@ -384,7 +384,7 @@ def build(folder):
 
 
 def write_usage(folder, task, n_items, *, model="paid-1", shard=None):
-    """Write what a task used: 100 tokens in and 40 out for each item."""
+    """Write the usage of a task: 100 input tokens and 40 output tokens per item."""
     prompt = load_prompt(PROMPTS / f"{task}.md")
     row = dict.fromkeys(LLM_USAGE.column_names, 0) | {
         **{"stage": task, "llm": "paid", "model": model, "backend": "openai"},
@@ -403,7 +403,7 @@ def write_flow(folder, step, entered, kept):
     write_domains({"general": frame}, path, FLOW, provenance=Provenance("ask", 1))
 
 
-def test_a_run_s_tables_take_the_place_of_guesses(folder):
+def test_measurements_of_a_run_replace_assumptions(folder):
     write_usage(folder, "propose_questions", 2100)
     write_usage(folder, "locate_span", 4100)
     write_flow(folder, "locate_span", 4100, 3900)
@@ -412,31 +412,31 @@ def test_a_run_s_tables_take_the_place_of_guesses(folder):
     locate, pairs = found["locate_span"], found["score_pairs"]
     assert (locate["items"], locate["answered"]) == (4100, 4100)
     assert (locate["usd"], locate["basis"]) == (0, "tables")
-    # Of 4,000 candidates the last task made 3,900 of 4,100, and a third was left.
+    # The last task kept 3,900 of 4,100 items, here of 4,000, and the filter kept a third.
     n = 4000 * 3900 / 4100
     assert found["score_parts"]["items"] == pytest.approx(2 * n)
     assert pairs["items"] == pytest.approx(100 * n / 3)
-    # Another model is asked again, for what the last one used.
+    # Another model has no answers yet, but the tokens per item still count.
     write_usage(folder, "locate_span", 4100, model="paid-0")
     again = rows_of(folder)["locate_span"]
     assert (again["items"], again["answered"]) == (4100, 0)
     assert (again["tokens_in"], again["tokens_out"]) == (410_000, 164_000)
 
 
-def test_of_a_task_under_way_the_shards_that_are_done_count(folder):
+def test_finished_shards_of_a_running_task_count(folder):
     write_usage(folder, "propose_questions", 900, shard="1-of-2")
-    write_usage(folder, "propose_questions", 1100, shard="1-of-3")  # of another cut
+    write_usage(folder, "propose_questions", 1100, shard="1-of-3")  # of another number of shards
     row = rows_of(folder, POSIR | {"shards": 2})["propose_questions"]
     assert (row["items"], row["answered"], row["basis"]) == (2000, 900, "plan")
     assert row["tokens_out"] == 1100 * 40
 
 
-def test_tables_that_are_gone_or_have_other_columns_measure_nothing(folder, monkeypatch):
+def test_missing_and_outdated_tables_are_ignored(folder, monkeypatch):
     before = rows_of(folder)
     write_flow(folder, "verify", 3900, 1300)
     path = build(folder) / "verify.flow.parquet"
     pl.read_parquet(path).drop("kept").write_parquet(path)
-    gone = build(folder) / "locate_span.usage.parquet"  # made anew between two looks
+    gone = build(folder) / "locate_span.usage.parquet"  # removed between check and read
     monkeypatch.setattr(Path, "is_file", lambda one: one == gone or os.path.isfile(one))
     assert rows_of(folder) == before
 
@@ -451,7 +451,7 @@ def text_files(folder, n):
 
 
 def test_a_trial_run_measures_for_a_larger_sample(folder):
-    """Its shares and means count, times the documents of today; its answers are of others."""
+    """Its shares and means are applied to the current documents; its answers do not count."""
     small = POSIR | {"source": text_files(folder, 400)}
     small["sample"] = {"unit": "words", "edges": [10, 500], "n_documents": 4}
     benchmark = plan_of(small).benchmarks["mine"]
@@ -462,32 +462,32 @@ def test_a_trial_run_measures_for_a_larger_sample(folder):
     params = sample_params(place.source, None, sample, length_tokenizer="words")
     run(run_sample, {}, paths, domains={"general": params})
     assert before["items"] == pl.read_parquet(paths["documents"]).height
-    write_usage(folder, "propose_questions", 4)  # of all four, where a half was planned
+    write_usage(folder, "propose_questions", 4)  # for all four documents; planned for half
     write_usage(folder, "locate_span", 10)
     write_flow(folder, "locate_span", 10, 9)
     write_flow(folder, "verify", 9, 3)
     now = rows_of(folder, small)
     assert (now["locate_span"]["items"], now["locate_span"]["answered"]) == (10, 10)
     later = rows_of(folder, of_sample(small, n_documents=400))
-    # 200 of 400 documents are asked two questions each, of which 9 of 10 are, and a third is left.
+    # 200 of 400 documents get two questions each; 9 of 10 are located, and a third is kept.
     locate = later["locate_span"]
     assert (locate["items"], locate["answered"]) == (400, 0)
     assert locate["tokens_out"] == 16_000
     assert later["score_pairs"]["items"] == 12_000
 
 
-def test_a_corpus_that_is_built_is_counted_and_so_are_its_queries(folder):
+def test_built_corpora_and_queries_are_counted(folder):
     documents = {"d1": "one two three", "d2": "four " * 300}
     write_texts(folder / "results/mine/data/eng-Latn", documents, {"q": "Which one of it?"})
     found = rows_of(folder, models=["all-minilm-l6-v2"])
     encode = found["encode"]
     assert (encode["basis"], encode["items"]) == ("tables", 3)
-    # 3 tokens, 300 cut at 256, and 16 characters of a query at four a token.
+    # 3 tokens, 300 truncated to 256, and 16 characters of a query at four per token.
     assert encode["tokens_in"] == 3 + 256 + 4
     assert found["search"]["items"] == 1
 
 
-def test_what_is_unknown_is_null(folder):
+def test_unknown_values_are_null(folder):
     section = {"recipe": "known_item", "source": {"kind": "hub", "name": "owner/name"}}
     found = rows_of(folder, section, models=["all-minilm-l6-v2"])
     assert {row["basis"] for row in found.values()} == {"unknown"}

@@ -36,7 +36,7 @@ def test_one_command_repairs_future_dates_of_a_folder(tmp_path, monkeypatch):
         Path(name).write_text("text")
         os.utime(name, (4e9, 4e9))
     names = ["my texts/a.txt", "my texts/in/b.txt"]
-    with pytest.raises(InputError, match=r"^my texts/a.txt: dated .* \(2 such files\)") as raised:
+    with pytest.raises(InputError, match=r"^my texts/a.txt: its date .* \(2 such files") as raised:
         refuse_future_dates(names)
     remedy = re.search("`(.*)`", str(raised.value))
     subprocess.run(remedy[1], shell=True, check=True)
@@ -52,18 +52,18 @@ def test_check_says_that_a_source_is_dated_in_the_future(tmp_path, monkeypatch, 
         f"benchmarks: {{mine: {{recipe: known_item, language: eng-Latn, domain: docs, {source}}}}}"
     )
     assert main(["check", "my.yaml"]) == 2
-    assert "psibench check: a.txt: dated 2096-" in capsys.readouterr().err
+    assert "psibench check: a.txt: its date 2096-" in capsys.readouterr().err
 
 
 def test_bad_input_that_a_rules_function_finds_is_one_message():
     """As Snakemake 9 logs it."""
     logged = (
         'InputFunctionException in rule search in file "/x/workflow/rules/build.smk", line 4:\n'
-        "Error:\n  InputError: model/config.json: dated 2603-10-11, which is in the future\n"
+        "Error:\n  InputError: model/config.json: its date 2603-10-11 is in the future\n"
         "Wildcards:\n  benchmark=b\nTraceback:\n  File ..., line 58, in refuse_future_dates"
     )
     record = logging.LogRecord("snakemake", logging.ERROR, "", 0, logged, None, None)
     with pytest.raises(InputError) as raised:
         refuse_failure([record], [], 0.0)
-    said = "model/config.json: dated 2603-10-11, which is in the future"
+    said = "model/config.json: its date 2603-10-11 is in the future"
     assert str(raised.value) == said

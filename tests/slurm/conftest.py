@@ -1,4 +1,4 @@
-"""Tests on a real SLURM: `make slurm-test` only, since they start daemons and take minutes."""
+"""Tests on a real SLURM, only in `make slurm-test`: they start daemons and take minutes."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY / name) for name in ("tools", "tests", "tests/workflow")]
 
 collect_ignore_glob = [] if os.environ.get("PSIBENCH_SLURM") else ["test_*.py"]
-SECONDS = 900  # a test waits for others' jobs, and for snakemake's looks at the queue
+SECONDS = 900  # tests wait for other tests' jobs, and for snakemake to check the queue
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,14 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def slurm() -> None:
-    """The SLURM that `make slurm-test` has started."""
+    """The SLURM cluster that `make slurm-test` has started."""
     if "SLURM_CONF" not in os.environ:
-        pytest.exit("no SLURM of the tests runs: use `make slurm-test`", returncode=2)
+        pytest.exit("no SLURM cluster for the tests: use `make slurm-test`", returncode=2)
 
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The small project, run to its table without SLURM."""
+    """The small project after a run without SLURM."""
     from slurm_project import TABLE, make_project
     from workflow_project import once_per_session
 
@@ -46,7 +46,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def unencoded(slurm: None, reference: Path, tmp_path: Path) -> Iterator["SlurmProject"]:
-    """The small project with everything done but the encoding and what follows from it."""
+    """The finished small project without its encodings and everything that depends on them."""
     from slurm_project import SlurmProject
 
     folder = tmp_path / "project"

@@ -1,4 +1,4 @@
-"""SLURM's jobs, and the snakemakes that submit them."""
+"""SLURM jobs, and the snakemake processes that submit them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "PREEMP
 def wait_until(
     seen: Callable[[], Any], what: str, *, seconds: float = 400, every: float = 0.05
 ) -> Any:
-    """Wait until ``seen`` gives something true, and return it; AssertionError after a while."""
+    """Wait until ``seen`` returns a true value, and return it; AssertionError after ``seconds``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if found := seen():
@@ -33,13 +33,13 @@ def slurm_command(*command: str) -> str:
 
 
 class Job:
-    """One SLURM job."""
+    """A SLURM job."""
 
     def __init__(self, number: str) -> None:
         self.number = number
 
     def facts(self) -> dict[str, str]:
-        """What `scontrol show job` says, by key."""
+        """The output of `scontrol show job`, by key."""
         line = slurm_command("scontrol", "--oneliner", "show", "job", self.number)
         return dict(part.split("=", 1) for part in line.split() if "=" in part)
 
@@ -48,7 +48,7 @@ class Job:
         return self.facts()["JobState"]
 
     def wait_for(self, *states: str, seconds: float = 400) -> str:
-        """Wait for one of ``states``; AssertionError as soon as it ended in another one."""
+        """Wait for one of ``states``; AssertionError if the job ends in another one."""
 
         def reached() -> str | None:
             state = self.state
@@ -59,7 +59,7 @@ class Job:
 
 
 class Head:
-    """A snakemake that submits jobs."""
+    """A snakemake process that submits jobs."""
 
     def __init__(self, folder: Path, command: list[str], cwd: Path) -> None:
         self.log = folder / f"head-{time.monotonic_ns()}.log"
@@ -81,7 +81,7 @@ class Head:
         return [Job(number) for number in SUBMITTED.findall(self.text)]
 
     def job(self, number: int = 1, *, seconds: float = 300) -> Job:
-        """Wait for the ``number``-th job that it submits."""
+        """Wait for its ``number``-th submitted job, from 1."""
 
         def submitted() -> Job | None:
             if self.process.poll() is not None and len(self.jobs()) < number:
@@ -93,17 +93,17 @@ class Head:
         return found
 
     def finish(self, *, seconds: float = 2000) -> None:
-        """Wait for it to end well."""
+        """Wait for the end of the process, with exit code 0."""
         status = self.process.wait(timeout=seconds)
         assert status == 0, f"ended with {status}:\n{self.text[-4000:]}"
 
     def fail(self, *, seconds: float = 200) -> str:
-        """Wait for it to end badly, and return what it printed."""
+        """Wait for the end of the process, with another exit code; return its output."""
         status = self.process.wait(timeout=seconds)
         assert status not in (0, None), self.text[-4000:]
         return self.text
 
     def kill(self) -> None:
-        """SIGKILL the head process alone, as a login node's housekeeping does."""
+        """Kill only the head process, as the housekeeping of a login node does."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()

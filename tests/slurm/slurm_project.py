@@ -1,4 +1,4 @@
-"""The small project on SLURM: head processes, their jobs, and the payloads of these."""
+"""The small project on SLURM: head processes, their jobs, and the processes in the jobs."""
 
 import os
 import re
@@ -23,11 +23,11 @@ ENCODINGS = f"results/tiny/encodings/{MODEL}/eng-Latn.parquet"
 TABLE = "results/psi_table.csv"
 N_CONTEXTS = 60
 N_TEXTS = 3 * N_CONTEXTS  # two questions each
-ON_CPU = {"slurm_partition": "cpu", "gpu": 0}  # for what does not need the one GPU
+ON_CPU = {"slurm_partition": "cpu", "gpu": 0}  # leaves the only GPU to other tests
 
 
 def make_project(folder: Path) -> "SlurmProject":
-    """Write the small project: BM25 and the embedded MiniLM on made-up contexts."""
+    """Write the small project: BM25 and the embedded MiniLM on generated contexts."""
     write_squad(folder / "squad.json", n_contexts=N_CONTEXTS, n_words=60)
     source = {"kind": "squad", "paths": ["squad.json"]}
     config = {
@@ -48,14 +48,14 @@ def make_project(folder: Path) -> "SlurmProject":
 
 
 class SlurmProject(Project):
-    """A working directory whose jobs run on SLURM with the repository's own profile."""
+    """A working directory whose jobs run on SLURM with the repository's profile."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.heads: list[Head] = []
 
     def start(self, *arguments: str, **changes: Any) -> Head:
-        """Start a head process for ``arguments``; ``changes`` are laid over the profile."""
+        """Start a head process for ``arguments``; ``changes`` override the profile."""
         profile = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
         profile |= {
             "slurm-init-seconds-before-status-checks": 3,
@@ -76,7 +76,7 @@ class SlurmProject(Project):
         return self.heads[-1]
 
     def end_heads(self) -> None:
-        """End what a failed test has left: its heads and their jobs."""
+        """End the heads and jobs that a failed test left running."""
         for head in self.heads:
             if head.process.poll() is None:
                 head.kill()
@@ -85,7 +85,7 @@ class SlurmProject(Project):
                     slurm_command("scancel", job.number)
 
     def payload(self) -> int:
-        """Wait for the process that encodes, which has its log open, and return its id."""
+        """Wait for the encoding process, which has its log open, and return its id."""
         logs = str(self.folder.resolve() / "logs" / "tiny" / "encode" / MODEL)
 
         def running() -> int | None:
@@ -99,13 +99,13 @@ class SlurmProject(Project):
 
     @contextmanager
     def stopped(self, n_parts: int = 0) -> Iterator[int]:
-        """Stop the payload within the block as soon as it has stored ``n_parts``; gives its id."""
+        """Pause the encoding process during the block after ``n_parts`` parts; yields its id."""
         payload = self.payload()
         stored = self.folder / "store" / "embeddings"
         wait_until(
             lambda: len(list(stored.rglob("part-*.parquet"))) >= n_parts,
             f"{n_parts} stored parts",
-            every=0.002,  # the whole of the encoding takes a second or two
+            every=0.002,  # the whole encoding takes a second or two
         )
         os.kill(payload, signal.SIGSTOP)
         try:
@@ -115,18 +115,18 @@ class SlurmProject(Project):
                 os.kill(payload, signal.SIGCONT)
 
     def job_log(self, job: Job) -> str:
-        """What a SLURM job has printed."""
+        """The output of a SLURM job."""
         return Path(job.facts()["StdOut"]).read_text()
 
     def resumed(self) -> None:
-        """See that the last encoding job had something to do, and less than everything."""
+        """Check that the last encoding job encoded some texts, but not all."""
         log = (self.folder / f"logs/tiny/encode/{MODEL}/eng-Latn.log").read_text()
         n_new, n_texts = map(int, re.findall(r"encoded (\d+) of (\d+) texts", log)[-1])
         assert n_texts == N_TEXTS, log
         assert 0 < n_new < n_texts, log
 
     def ends_in(self, reference: Path) -> None:
-        """Make the rest of the table here, and see that it is the one of the reference."""
+        """Finish the run on this machine, and compare its table with the reference."""
         planned = self.planned(TABLE)
         assert "encode" not in planned, planned
         assert {"search_vectors", "score", "summaries"} <= planned.keys(), planned
@@ -135,7 +135,7 @@ class SlurmProject(Project):
 
 
 def see_same_table(folder: Path, reference: Path) -> None:
-    """Compare PSI tables to the printed decimals: batches of a resumed job round otherwise."""
+    """Compare PSI tables to the printed decimals, because the batches of a resumed job differ."""
     found, expected = (
         read_table((root / TABLE).with_suffix(".parquet"), PSI_TABLE)
         for root in (folder, reference)
@@ -144,7 +144,7 @@ def see_same_table(folder: Path, reference: Path) -> None:
 
 
 def as_users_do(project: SlurmProject, *arguments: str) -> list[str]:
-    """The command line of a user in the repository, with a working directory elsewhere."""
+    """The command line of a user in the repository, with another working directory."""
     return [
         *(sys.executable, "-m", "snakemake", "--profile", "slurm"),
         *("--directory", str(project.folder), "--max-threads", str(os.cpu_count())),

@@ -1,4 +1,4 @@
-"""What clusters do to jobs: each fault happens, and the same table comes out."""
+"""A run gives the same table after each fault of a cluster."""
 
 import os
 import re
@@ -19,12 +19,12 @@ URGENT = [
     "--wrap=true",
 ]
 LIMIT = 3
-"""Minutes a loaded machine may take to start a job and store a first part: a job looks at its limit
-between parts, and ends 20 s before it."""
+"""Time limit in minutes, enough for a loaded machine to start a job and store a first part. A job
+checks its limit between parts, and ends 20 s before it."""
 
 
 @pytest.mark.parametrize("state", ["CANCELLED", "FAILED"])
-def test_a_job_that_ends_too_early_is_submitted_again_and_resumes(
+def test_a_job_that_ends_early_is_resubmitted_and_resumes(
     unencoded: SlurmProject, reference: Path, state: str
 ) -> None:
     head = unencoded.start(ENCODINGS)
@@ -46,7 +46,7 @@ def test_a_preempted_job_is_requeued_and_resumes(unencoded: SlurmProject, refere
         urgent = slurm_command(*URGENT).strip()
         wait_until(lambda: head.job(1).facts()["Restarts"] != "0", "the job was requeued")
     head.finish()
-    assert len(head.jobs()) == 1, "snakemake did not have to submit it again"
+    assert len(head.jobs()) == 1, "snakemake submitted the job again"
     facts = head.job(1).facts()
     assert (facts["JobState"], facts["Restarts"]) == ("COMPLETED", "1")
     assert slurm_command("squeue", "-h", "-j", urgent, "-t", "all", "-o", "%T") == ("COMPLETED\n")
@@ -54,7 +54,7 @@ def test_a_preempted_job_is_requeued_and_resumes(unencoded: SlurmProject, refere
     unencoded.ends_in(reference)
 
 
-def test_a_job_stops_before_its_time_limit_and_the_next_goes_on(
+def test_a_job_stops_before_its_time_limit_and_resumes(
     unencoded: SlurmProject, reference: Path
 ) -> None:
     runtime = f"{LIMIT} if attempt == 1 else 30"
@@ -68,7 +68,7 @@ def test_a_job_stops_before_its_time_limit_and_the_next_goes_on(
     taken = time.monotonic() - started
     head.finish()
     assert "psibench: stopped: the job's time limit is" in unencoded.job_log(job)
-    assert taken < 60 * LIMIT, "SLURM did not have to end it"
+    assert taken < 60 * LIMIT, "SLURM had to end the job"
     limits = [each.facts()["TimeLimit"] for each in head.jobs()]
     assert limits == [f"00:{LIMIT:02}:00", "00:30:00"]
     assert [each.state for each in head.jobs()] == ["FAILED", "COMPLETED"]
@@ -76,7 +76,7 @@ def test_a_job_stops_before_its_time_limit_and_the_next_goes_on(
     unencoded.ends_in(reference)
 
 
-def test_a_job_out_of_memory_asks_for_more(unencoded: SlurmProject, reference: Path) -> None:
+def test_a_job_out_of_memory_requests_more(unencoded: SlurmProject, reference: Path) -> None:
     head = unencoded.start(ENCODINGS, encode=ON_CPU | {"mem_mb": "250 * 12 ** (attempt - 1)"})
     asked = [head.job(1).facts()["MinMemoryNode"]]
     state = head.job(1).wait_for("FAILED", "OUT_OF_MEMORY", "CANCELLED")

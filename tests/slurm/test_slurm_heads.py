@@ -1,4 +1,4 @@
-"""Head processes: one that dies leaves jobs behind, and two at once are one too many."""
+"""A killed head leaves SLURM jobs behind, and a second head at the same time is refused."""
 
 import os
 import re
@@ -9,14 +9,14 @@ from slurm_jobs import wait_until
 from slurm_project import ENCODINGS, ON_CPU, SlurmProject, make_project
 
 
-def test_after_the_head_died_its_orphans_are_found_and_the_run_goes_on(
+def test_jobs_of_a_killed_head_are_found_and_cancelled(
     unencoded: SlurmProject, reference: Path
 ) -> None:
     head = unencoded.start(ENCODINGS, encode=ON_CPU)
     with unencoded.stopped(n_parts=2):
         head.kill()
         orphan = head.job(1)
-        assert orphan.state == "RUNNING", "SLURM runs the job on without its head"
+        assert orphan.state == "RUNNING", "the job ended with its head"
 
         locked = unencoded.start(ENCODINGS, encode=ON_CPU).fail()
         assert "Directory cannot be locked" in locked, locked

@@ -1,4 +1,4 @@
-"""A run through SLURM with nothing done to it."""
+"""An undisturbed run on SLURM."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,9 +7,7 @@ from slurm_project import TABLE, as_users_do, make_project, see_same_table
 from workflow_project import REPOSITORY
 
 
-def test_the_table_of_a_run_on_slurm_is_that_of_a_local_run(
-    slurm: None, reference: Path, tmp_path: Path
-) -> None:
+def test_a_run_on_slurm_gives_the_same_table(slurm: None, reference: Path, tmp_path: Path) -> None:
     project = make_project(tmp_path)
     config = str(project.folder / "config.yaml")
     head = project.run_head(as_users_do(project, TABLE, "--configfile", config), REPOSITORY)

@@ -77,7 +77,7 @@ def test_a_full_disk_is_named_with_its_file_and_no_traceback(tmp_path, capsys, e
     assert raised.value.code == 2
     said = capsys.readouterr().err
     assert "store/x.parquet: the disk is full" in said
-    assert "Nothing that was finished is lost" in said
+    assert "Finished work is stored" in said
     assert "Traceback" not in log.read_text(encoding="utf-8")
 
 

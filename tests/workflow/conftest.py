@@ -1,4 +1,4 @@
-"""One real run of the tiny project, copied for each test that changes something."""
+"""One real run of the tiny project, copied for each test that changes it."""
 
 import shutil
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from workflow_project import Project, once_per_session, save_checkpoint, tiny_co
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The tiny project after one complete run. Do not change it: take ``project``."""
+    """The tiny project after a complete run; use ``project`` to change it."""
 
     def make(folder: Path) -> None:
         write_squad(folder / "squad.json")
@@ -24,7 +24,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def project(finished: Project, tmp_path: Path) -> Project:
-    """A copy of the finished project, with its metadata and times."""
+    """A copy of the finished project, including metadata and times."""
     copy = tmp_path / "project"
     shutil.copytree(finished.folder, copy, symlinks=True)
     return Project(copy)
@@ -32,7 +32,7 @@ def project(finished: Project, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def own_repository(project: Project, tmp_path: Path) -> Callable[[], Project]:
-    """The project over a copy of the workflow's and the package's files, for a test to edit."""
+    """A function that runs the project with an editable copy of the workflow and the package."""
 
     def make() -> Project:
         copy = tmp_path / "repository"
@@ -44,7 +44,7 @@ def own_repository(project: Project, tmp_path: Path) -> Callable[[], Project]:
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy2(source, target)
-        # Shipped tables stay where they are: their paths are inputs of rules.
+        # The copy uses the shipped tables of the repository, whose paths are inputs of rules.
         paths = "src/psibench/config/paths.py"
         (copy / paths).unlink()
         (copy / paths).symlink_to(project.repository / paths)

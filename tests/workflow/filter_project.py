@@ -1,4 +1,4 @@
-"""A tiny project of the three recipes whose queries a language model writes, with every filter."""
+"""A tiny project with the three recipes of generated queries, and all filters."""
 
 import json
 import re
@@ -14,28 +14,27 @@ from psibench.tables import read_table
 from psibench.tables.domains import OfDomain
 
 PROMPTS = REPOSITORY / "config" / "prompts"
-CHAIN, ABOVE, CONTROLLED = "chain", "above", "controlled"
-VIEWS = ("chain-raw", "chain-tiny", "above-raw")
-LEXICAL = ["embedded-bm25", "own-bm25"]  # start fast; the second one is the config's own
+JUDGED, ABOVE, CONTROLLED = "judged", "above", "controlled"
+LEXICAL = ["embedded-bm25", "own-bm25"]  # fast to start; the config defines the second
 OWN = {"backend": "bm25", "calibration": {"midpoint": 0.3, "slope": 10.0}}
 JUDGES = ["stand-in", "stand-in-sentence", "stand-in-rare"]
 N_DOCUMENTS, N_SENTENCES, N_TERMS = 8, 9, 6
 N_SHORT, N_SHARED = 3, 6
-"""So many documents are there a second time, as their first sentences alone; the last of them has
-each sentence cut in two, which divides the judges."""
+"""Number of shortened copies of documents, and number of first sentences that a copy keeps. In the
+last copy each sentence is split in two, so that the judges disagree."""
 ECHO, SOURCE = 7, 1
-"""The sentence of a document that has the words of another one, each of them twice."""
+"""A sentence of each document that repeats the words of another sentence twice."""
 SYLLABLES = ("ba", "do", "fi", "gu", "ke", "lo", "mi", "na", "po", "ru", "sa", "te")
 
 
 def made_up(number: int) -> str:
-    """Return a word of three syllables that no other number has."""
+    """Return a word of three syllables, different for each number."""
     first, rest = divmod(number, 144)
     return SYLLABLES[first] + SYLLABLES[rest // 12] + SYLLABLES[rest % 12]
 
 
 def made_up_sentence(document: int, place: int) -> str:
-    """Return a sentence whose words no other one has, an `ECHO` aside."""
+    """Return a sentence with unique words, except for the sentence `ECHO`."""
     own = SOURCE if place == ECHO else place
     start = (document * N_SENTENCES + own) * N_TERMS
     terms = [made_up(number) for number in range(start, start + N_TERMS)]
@@ -44,7 +43,7 @@ def made_up_sentence(document: int, place: int) -> str:
 
 
 def write_doubled_corpus(path: Path, *, n_documents: int = N_DOCUMENTS) -> None:
-    """Write documents of nine sentences, and shorter ones that are the beginning of some."""
+    """Write documents of nine sentences, and shortened copies of some."""
     texts = {
         f"doc{document:03d}": [made_up_sentence(document, n) for n in range(N_SENTENCES)]
         for document in range(n_documents)
@@ -56,7 +55,7 @@ def write_doubled_corpus(path: Path, *, n_documents: int = N_DOCUMENTS) -> None:
 
 
 def filter_config() -> dict[str, Any]:
-    """One benchmark with every step, after the rule of another recipe, and one of each other."""
+    """A benchmark with all steps and the rule of another recipe, and one for each other recipe."""
 
     def task(name: str, llm: str = "stand-in", **more: Any) -> dict[str, Any]:
         return {"llm": llm, "prompt": f"prompts/{name}.md", **more}
@@ -88,7 +87,7 @@ def filter_config() -> dict[str, Any]:
         "locate_span": task("locate_span"),
         "false_negatives": {
             "protocol": "posir",
-            "recall": {"model": "minilm-static", "top_k": 4},  # it is not evaluated
+            "recall": {"model": "minilm-static", "top_k": 4},  # not evaluated
             "rerankers": ["embedded-bm25"],
         },
     }
@@ -100,7 +99,7 @@ def filter_config() -> dict[str, Any]:
         "generate_positional_query": task("generate_positional_query"),
     }
     return {
-        "benchmarks": {CHAIN: judged, ABOVE: above, CONTROLLED: controlled},
+        "benchmarks": {JUDGED: judged, ABOVE: above, CONTROLLED: controlled},
         "models": ["bm25"],
         "rerankers": {"own-bm25": OWN},
         "length_tokenizer": "words",
@@ -109,7 +108,7 @@ def filter_config() -> dict[str, Any]:
 
 
 def make_filter_project(folder: Path) -> Project:
-    """Write corpus, prompts and config of a project, and run nothing."""
+    """Write corpus, prompts and config of a project without running it."""
     write_doubled_corpus(folder / "corpus.jsonl")
     shutil.copytree(PROMPTS, folder / "prompts")
     shutil.copy2(PROMPTS / "grade_relevance.md", folder / "prompts" / "judges.md")
@@ -125,11 +124,11 @@ def table(project: Project, benchmark: str, name: str, spec: str | None = None) 
 
 
 LEDGER = {"flow": "flow", "dropped": "attrition", "llm_usage": "llm_usage"}
-"""Tables of all languages, by what they hold."""
+"""Files of the ledger's tables, by name."""
 
 
 def asked(project: Project, since: float = 0.0) -> dict[str, int]:
-    """Requests asked by the ask jobs whose logs are younger than ``since``, by task."""
+    """Requests that the `ask` jobs sent by task, from logs newer than ``since``."""
     counts: dict[str, int] = {}
     for path in (project.folder / "logs").glob("*/ask/**/*.log"):
         if path.stat().st_mtime < since:
@@ -141,7 +140,7 @@ def asked(project: Project, since: float = 0.0) -> dict[str, int]:
 
 
 def read(project: Project, benchmark: str, name: str, spec: str) -> Any:
-    """Read the only domain's rows of a table of a benchmark: of its ledger, or on the way to it."""
+    """Read a table of the ledger or the build of a benchmark with one domain."""
     folder = project.folder / "results" / benchmark
     if name in LEDGER:
         path = folder / f"{LEDGER[name]}.parquet"

@@ -1,9 +1,9 @@
-"""Jobs of a run, forked from a process that has imported what they would import first.
+"""Jobs of a run, forked from a process that has already imported common modules.
 
-To start Python, and polars, pyarrow and pydantic in it, is half of a tiny job's time. What is
-forked gets the script, the folder, the environment and the streams that Snakemake would give to a
-process of its own; its own modules it imports itself. Jobs as they really start run in
-`tests/slurm`, in the tests of killed runs and in the embedded default.
+Starting Python and importing polars, pyarrow and pydantic takes half of a tiny job's time. A forked
+job gets the same script, folder, environment and streams that Snakemake would give to a new
+process; it imports its other modules itself. Jobs start as new processes in `tests/slurm`, in the
+tests of killed runs and in the embedded default.
 """
 
 import atexit
@@ -22,17 +22,17 @@ from snakemake.benchmark import benchmarked
 from snakemake.script import PythonScript
 
 MOST_BYTES = 1 << 17
-"""Of a script's name and its environment."""
+"""Largest size of a request: the name of a script and the environment."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def fork_jobs() -> None:
-    """From here on, scripts that this process runs are forked. It has no threads yet."""
-    asking, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """Fork all scripts that this process runs from now on; it must not have threads yet."""
+    client, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
-        asking.close()
-        _serve(asked)
-    asked.close()
+        client.close()
+        _serve(server)
+    server.close()
 
     def execute_script(script: PythonScript, fname: str, edit: bool = False) -> None:
         environment = os.environ | dict.fromkeys(THREADS, str(script.threads))
@@ -42,7 +42,7 @@ def fork_jobs() -> None:
         with here, here.makefile("r") as answers:
             with there:
                 request = pickle.dumps((fname, os.getcwd(), environment))
-                socket.send_fds(asking, [request], [there.fileno()])
+                socket.send_fds(client, [request], [there.fileno()])
             with benchmarked(int(answers.readline()), script.bench_record):
                 here.sendall(b"go")
                 status = int(answers.readline())
@@ -52,21 +52,21 @@ def fork_jobs() -> None:
     PythonScript.execute_script = execute_script
 
 
-def _serve(asked: socket.socket) -> NoReturn:
-    """Fork what is asked for until nobody can ask any more."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for jobs
+def _serve(server: socket.socket) -> NoReturn:
+    """Fork a process per request until the client closes the socket."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies of the processes that run jobs
     while True:
-        request, given, *_ = socket.recv_fds(asked, MOST_BYTES, 1)
+        request, given, *_ = socket.recv_fds(server, MOST_BYTES, 1)
         if not request:
             os._exit(0)
         if os.fork() == 0:
-            asked.close()
+            server.close()
             _run(socket.socket(fileno=given[0]), *pickle.loads(request))
         os.close(given[0])
 
 
 def _run(asker: socket.socket, fname: str, folder: str, environment: dict[str, str]) -> NoReturn:
-    """Fork one job, tell its process id, let it begin, and tell with what status it ends."""
+    """Fork a job, send its process id, let it start, and send its exit status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     begin, go = os.pipe()
     job = os.fork()
@@ -84,8 +84,8 @@ def _run(asker: socket.socket, fname: str, folder: str, environment: dict[str, s
 
 
 def _be(fname: str, folder: str, environment: dict[str, str]) -> NoReturn:
-    """Be a process `python fname` that was started in a folder."""
-    atexit._clear()  # of what the process that is forked would do at its end
+    """Become a process `python fname` that was started in a folder."""
+    atexit._clear()  # drops the handlers of the parent process
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -1,4 +1,4 @@
-"""Prints of every rule: its stage, what that asks for and it has not, what it does not declare."""
+"""Prints the stages of every rule, the names that it lacks for them, and its missing keywords."""
 
 import ast
 import inspect
@@ -23,38 +23,38 @@ from psibench.tables.job import DomainJob, Job
 from psibench.tables.stage import DECLARED, StageVersion, read_stages
 
 BASES = ("on_cpu", "on_gpu")
-"""What rules are made of."""
+"""Rules that other rules inherit from."""
 READING = ("read", "read_each", "columns", "batches", "tables", "paths", "path")
 """Methods of a job or domain whose first argument is an input."""
 OF_PLACES = {"ledger": {"flow", "usage"}, "report": {"corpus", "queries"}}
-"""Inputs of the jobs that a stage makes of its own: one for each of `places`, or of `examples`."""
+"""Inputs of the jobs that a stage creates itself for each of its `places` or `examples`."""
 
 
 def lacking(rule, version: StageVersion) -> list[str]:
-    """What the rule's stage asks of its job and the rule has not, and values that it has twice."""
+    """Names that the stage reads from its job but the rule lacks, and values with two origins."""
     import_module(version.module)
-    asked = Asked()
-    asked.follow(DECLARED[version.stage].function)
+    read = ReadNames()
+    read.follow(DECLARED[version.stage].function)
     inputs, outputs, params = (
         {name for name, _ in group.items()} for group in (rule.input, rule.output, rule.params)
     )
     values = Counter([*params, *rule.wildcard_names, *rule.resources, "threads"])
-    known = inputs | asked.optional | OF_PLACES.get(version.stage, set())
+    known = inputs | read.optional | OF_PLACES.get(version.stage, set())
     if rule.name == "data":
-        known |= asked.inputs  # `data_inputs` has those of each stage
+        known |= read.inputs  # `data_inputs` returns the inputs of each stage
     return sorted(
-        [f"input {name}" for name in asked.inputs - known]
-        + [f"output {name}" for name in asked.outputs - outputs - asked.optional]
-        + [f"value {name}" for name in asked.values - values.keys()]
+        [f"input {name}" for name in read.inputs - known]
+        + [f"output {name}" for name in read.outputs - outputs - read.optional]
+        + [f"value {name}" for name in read.values - values.keys()]
         + [f"two values {name}" for name, n in values.items() if n > 1]
     )
 
 
-class Asked:
-    """The names, those written out, that functions ask of their `job` or `domain`.
+class ReadNames:
+    """Literal names that functions read from or write to their `job` or `domain`.
 
-    Of what these name, functions and classes of the package that take a job or a domain are
-    followed; functions that are looked up in a table, as those of probes, are not.
+    Follows the functions and classes of the package that take a job or a domain. Does not follow
+    functions that are looked up in a table, e.g. probes.
     """
 
     def __init__(self) -> None:
@@ -62,11 +62,11 @@ class Asked:
         self.outputs: set[str] = set()
         self.values: set[str] = set()
         self.optional: set[str] = set()
-        """Inputs and outputs that they ask for only if the rule has them."""
+        """Inputs and outputs that are used only if the rule has them."""
         self.followed: set[object] = set()
 
     def follow(self, one) -> None:
-        """Add what a function or class asks for, and what those that it names ask for."""
+        """Add the names in a function or class, and in the functions that it uses."""
         self.followed.add(one)
         module = vars(sys.modules[one.__module__])
         for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(one)))):
@@ -77,7 +77,7 @@ class Asked:
                 self.follow(named)
 
     def add(self, call: ast.Call, module: dict) -> None:
-        """Add what a call asks for, if it is one of a job's methods."""
+        """Add the names in a call of a job's method."""
         whom, _, method = ast.unparse(call.func).rpartition(".")
         if whom.rpartition(".")[2] not in ("job", "domain"):
             return
@@ -101,7 +101,7 @@ def literals(arguments: list[ast.expr]) -> set[str]:
 
 
 def takes_job(named) -> bool:
-    """Say whether something is a function of the package with a job or domain, or has such one."""
+    """Return whether a function, or a method of a class, of the package takes a job or a domain."""
     if inspect.isclass(named) and named.__module__.startswith("psibench."):
         own = [getattr(one, "__func__", one) for one in [*vars(named).values()]]
         return named not in (Job, DomainJob) and any(
@@ -124,7 +124,7 @@ def about(rule) -> dict:
         "message": rule.message,
         "script": rule.script,
         **{name: name in rule.resources for name in ("mem_mb", "runtime")},
-        # The hash of its outside files, where it has some.
+        # The hash of its outside files, if it has any.
         "content": "content" in dict(rule.params._allitems())
         or not any(hasattr(one, "is_outside") for one in rule.input),
     }
@@ -148,8 +148,8 @@ def main(snakefile: str, folder: str) -> None:
             snakefile=Path(snakefile),
             workdir=Path(folder),
         )._workflow.rules
-    said = {rule.name: about(rule) for rule in rules if rule.name not in BASES}
-    print(json.dumps(said))
+    found = {rule.name: about(rule) for rule in rules if rule.name not in BASES}
+    print(json.dumps(found))
 
 
 main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The head alone killed with SIGKILL: its job ends with it, and the next run asks only the rest."""
+"""If only the head is killed with SIGKILL, its job ends too, and the next run requests the rest."""
 
 import os
 import signal
@@ -13,12 +13,12 @@ from workflow_project import ENVIRONMENT, Project, tiny_config, write_squad
 
 N_CONTEXTS = 20
 N_TEXTS = 3 * N_CONTEXTS
-"""Each context has two questions."""
+"""Each context is a document with two questions."""
 AT_ONCE = 2
 ARGUMENTS = ("--nolock", "--rerun-incomplete")
 
 
-def test_a_killed_head_takes_its_job_along_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+def test_a_killed_head_ends_its_job_and_repeats_no_requests(tmp_path: Path) -> None:
     service = EmbeddingStandIn(delay_s=0.1)
     with EmbeddingServer(service) as server:
         write_squad(tmp_path / "squad.json", n_contexts=N_CONTEXTS)
@@ -51,9 +51,9 @@ def test_a_killed_head_takes_its_job_along_and_nothing_is_asked_twice(tmp_path: 
             os.kill(head.pid, signal.SIGKILL)
         _, alive = psutil.wait_procs(jobs, timeout=60)
         assert not alive
-        assert len(service.asked) < N_TEXTS, "the job went on to its end"
+        assert len(service.asked) < N_TEXTS, "the job did not stop early"
 
         project.run(*ARGUMENTS)
         texts = Counter(body["input"][0] for _, body, _ in service.asked)
     assert len(texts) == N_TEXTS
-    assert texts.total() - N_TEXTS <= AT_ONCE, "more was asked again than was under way"
+    assert texts.total() - N_TEXTS <= AT_ONCE, "finished requests were repeated"

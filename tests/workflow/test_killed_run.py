@@ -1,4 +1,4 @@
-"""A run killed with SIGKILL in the middle of encoding loses at most one shard."""
+"""A run killed with SIGKILL during encoding loses at most one stored part."""
 
 import os
 import re
@@ -17,7 +17,7 @@ N_CONTEXTS = 80
 
 
 def slow_project(folder: Path) -> Project:
-    """A project whose encoding takes some seconds, a shard every few texts."""
+    """A project whose encoding takes some seconds and stores a part every few texts."""
     folder.mkdir()
     write_squad(folder / "squad.json", n_contexts=N_CONTEXTS, n_words=110)
     save_checkpoint(folder / "checkpoint", hidden=256, layers=6)
@@ -31,7 +31,7 @@ def slow_project(folder: Path) -> Project:
 
 
 def kill_while_encoding(project: Project, *, after_parts: int) -> int:
-    """Start a run, SIGKILL all of it once some shards are stored; return how many are."""
+    """Start a run and kill all of it after some parts are stored; return their number."""
     parts = project.folder / "store" / "embeddings"
     process = subprocess.Popen(
         project.command("results/psi_table.csv"),
@@ -51,7 +51,7 @@ def kill_while_encoding(project: Project, *, after_parts: int) -> int:
     return len(list(parts.rglob("part-*.parquet")))
 
 
-def test_killed_run_encodes_only_what_was_missing(tmp_path: Path) -> None:
+def test_a_killed_run_encodes_only_missing_texts(tmp_path: Path) -> None:
     project = slow_project(tmp_path / "killed")
     stored_parts = kill_while_encoding(project, after_parts=8)
     assert not (project.folder / "results/psi_table.csv").exists()

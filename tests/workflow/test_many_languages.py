@@ -1,4 +1,4 @@
-"""Several domains and languages, native and translated, with real snakemake runs."""
+"""Several domains and languages, native and translated, in real snakemake runs."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ def write_questions(path: Path, domain: str, language: str, *, n_contexts: int =
         for place, name in (("early", names[0]), ("late", names[7])):
             answer = {"text": name, "answer_start": context.index(name)}
             question = f"{name} {names[2]} {number}?"
-            qas.append({"id": f"{number}-{place}", "question": question})  # as in the other domain
+            qas.append({"id": f"{number}-{place}", "question": question})  # same ids per domain
             qas[-1]["answers"] = [answer]
         paragraphs.append({"context": context, "qas": qas})
     path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
@@ -97,7 +97,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 @pytest.fixture
 def changed(made: Project, tmp_path: Path) -> Project:
-    """The finished project, in a place of its own."""
+    """A copy of the finished project."""
     shutil.copytree(made.folder, tmp_path / "copy", symlinks=True, copy_function=shutil.copy2)
     return Project(tmp_path / "copy")
 
@@ -111,7 +111,7 @@ def data(made: Project, language: str, domain: str, name: str, spec: Any) -> pl.
     return read_table(OfDomain(str(path), domain), spec)
 
 
-def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> None:
+def test_every_pair_has_rows_for_all_and_each_domain(made: Project) -> None:
     psi = table(made, "psi_table.parquet", PSI_TABLE).filter(evidence="all")
     rows = {(r["query_lang"], r["corpus_lang"], r["domain"]) for r in psi.to_dicts()}
     english = {("eng-Latn", "eng-Latn", domain) for domain in ("all", "mills", "ports")}
@@ -124,17 +124,17 @@ def test_every_pair_has_rows_of_its_own_and_of_its_domains(made: Project) -> Non
     assert rows == english | translated | spanish
     found = {(r["query_lang"], r["corpus_lang"]): r for r in psi.filter(domain="all").to_dicts()}
     # Names are the same in both languages, so BM25 finds English documents by Spanish questions.
-    alone = found["eng-Latn", "eng-Latn"]["mean"]
-    assert found["spa-Latn", "eng-Latn"]["mean"] > 0.8 * alone > 0.4
+    monolingual = found["eng-Latn", "eng-Latn"]["mean"]
+    assert found["spa-Latn", "eng-Latn"]["mean"] > 0.8 * monolingual > 0.4
     assert found["spa-Latn", "eng-Latn"]["n_queries"] == 32
-    assert found["qps-Latn", "qps-Latn"]["mean"] > 0.8 * alone
-    assert found["qps-Latn", "eng-Latn"]["mean"] < 0.5 * alone
+    assert found["qps-Latn", "qps-Latn"]["mean"] > 0.8 * monolingual
+    assert found["qps-Latn", "eng-Latn"]["mean"] < 0.5 * monolingual
     averages = table(made, "language_averages.parquet", LANGUAGE_AVERAGES).filter(evidence="all")
     assert set(averages.get_column("setting")) == {"monolingual", "cross-lingual"}
     assert averages.filter(setting="monolingual").get_column("n_languages").to_list() == [3]
 
 
-def test_what_a_translation_loses_is_in_the_ledger(made: Project) -> None:
+def test_texts_lost_in_translation_are_in_the_ledger(made: Project) -> None:
     lost = table(made, "many/attrition.parquet", ATTRITION).filter(language="qps-Latn")
     for domain in DOMAINS:
         path = made.folder / "results/many/flow.parquet"
@@ -149,23 +149,23 @@ def test_what_a_translation_loses_is_in_the_ledger(made: Project) -> None:
     assert record["revisions"]["llm:stand-in-sentence"] == "stand-in/sentence"
 
 
-def test_a_further_language_translates_again_nothing(changed: Project) -> None:
+def test_another_language_repeats_no_translation(changed: Project) -> None:
     config = changed.read_config()
     config["benchmarks"]["many"]["translate"]["to"].append("qps-Arab")
     changed.write_config(config)
     planned = changed.planned()
     assert "text_parts" not in planned
-    assert planned["ask"] == 2 + 2  # translate, judge_refusals; the quality
+    assert planned["ask"] == 2 + 2  # translate and judge_refusals; the quality check
     assert planned["data"] == 1
 
 
-def test_translators_are_compared_on_a_sample_and_nothing_else_is_asked(changed: Project) -> None:
+def test_translators_are_compared_on_a_sample_without_other_requests(changed: Project) -> None:
     config = changed.read_config()
     translators = {"own": {"llm": "stand-in"}, "other": {"llm": "stand-in-rare"}}
     config["benchmarks"]["many"]["translate"]["quality"]["translators"] = translators
     changed.write_config(config)
     planned = changed.planned()
-    # Each translates the sample to one language, and is judged.
+    # Each of two translates the sample into one language and is judged.
     assert planned.pop("ask") == 2 * 2
     assert set(planned) == {"translator_sample", "translator_quality", "report", "published"}
     changed.run("results/many/translator_quality.parquet")
@@ -175,8 +175,8 @@ def test_translators_are_compared_on_a_sample_and_nothing_else_is_asked(changed:
         ("own", "qps-Latn"),
         ("other", "qps-Latn"),
     ]
-    assert whole["n"].to_list() == [6, 6]  # three of each of two domains
-    # The own translator was asked all of this before, with the same requests.
+    assert whole["n"].to_list() == [6, 6]  # three documents of each domain
+    # The benchmark's translation already sent all requests of the translator `own`.
     build = changed.folder / "results/many/build/qps-Latn"
     asked, again = (
         set(pl.read_parquet(build / f"{task}.outcomes.parquet")["key"])
@@ -190,7 +190,7 @@ REFUSED = "The {name} keeper of mill {number} counted barrels of flour."
 
 
 def write_refused_questions(path: Path) -> None:
-    """Write questions about contexts that the stand-in refuses to translate, all of them."""
+    """Write questions about contexts that the stand-in all refuses to translate."""
     contexts = (REFUSED.format(name=NAMES[k % len(NAMES)], number=k) for k in range(9_999))
     language = english_name("qps-Latn")
     refused = (text for text in contexts if fault_of(text, language)[1] == "refusal")
@@ -211,7 +211,7 @@ def write_refused_questions(path: Path) -> None:
     path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
 
 
-def test_a_domain_that_cleaning_empties_is_left_out_of_a_whole_build(tmp_path: Path) -> None:
+def test_a_domain_emptied_by_cleaning_is_left_out(tmp_path: Path) -> None:
     config = languages_config()
     section = config["benchmarks"]["many"]
     section["corpora"] = [one for one in section["corpora"] if one["language"] == "eng-Latn"]
@@ -237,7 +237,7 @@ def test_a_domain_that_cleaning_empties_is_left_out_of_a_whole_build(tmp_path: P
         ("qps-Latn", "qps-Latn"): kept,
         ("qps-Latn", "eng-Latn"): kept,
     }
-    # In the ledger: what entered, that nothing is left, and each reason.
+    # The ledger has the number of texts before and after cleaning, and the reasons.
     path = project.folder / "results/many/flow.parquet"
     flow = read_table(OfDomain(str(path), "mills", "qps-Latn"), FLOW)
     counts = flow.filter(stage="clean_translations").select("unit", "entered", "kept").rows()
@@ -247,5 +247,5 @@ def test_a_domain_that_cleaning_empties_is_left_out_of_a_whole_build(tmp_path: P
     check_balance(lost, flow)
     documents = lost.filter(stage="clean_translations", unit="documents")
     assert documents["reason"].to_list() == ["refusal"] * 6
-    said = "".join(one.read_text() for one in (tmp_path / "logs").rglob("*.log"))
-    assert "The domain is left out in this language (on_empty: drop)" in said
+    output = "".join(one.read_text() for one in (tmp_path / "logs").rglob("*.log"))
+    assert "The domain is left out in this language (on_empty: drop)" in output

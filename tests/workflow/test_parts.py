@@ -1,4 +1,4 @@
-"""A language whose domains several jobs go through, with the real snakemake and the stand-in."""
+"""A language whose domains are split over several jobs, with real snakemake and the stand-in."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ TARGETS = ("results/psi_table.csv", "results/above/attrition.parquet")
 
 
 def parted_project(folder: Path, *, parts: int, shards: int) -> Project:
-    """Make a benchmark of three domains with every step of PosIR's recipe, and run it."""
+    """Run a benchmark of three domains with all steps of PosIR's recipe."""
     project = make_filter_project(folder)
     config = filter_config()
     section = config["benchmarks"]["above"]
@@ -50,7 +50,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tables(folder: Path) -> dict[str, list]:
-    """Return the rows of a benchmark's tables by path, those of a language's parts in order."""
+    """Return the rows of a benchmark's tables by path, joining the parts of a language in order."""
     root = folder / "results/above"
     found: dict[str, list] = {}
     for path in sorted([*root.glob("*.parquet"), *root.glob("data/**/*.parquet")]):
@@ -59,8 +59,8 @@ def tables(folder: Path) -> dict[str, list]:
     return found
 
 
-def test_a_language_in_parts_gives_the_tables_of_one_job(whole: Path, tmp_path: Path) -> None:
-    """Three domains in two parts, the pairs of each reranker in two portions."""
+def test_a_language_in_parts_has_the_same_tables(whole: Path, tmp_path: Path) -> None:
+    """Three domains in two parts, and the pairs of each reranker in two portions."""
     folder = parted_project(tmp_path, parts=2, shards=2).folder
     build = folder / "results/above/build/eng-Latn"
     assert sorted(path.name for path in build.glob("*-of-*")) == ["1-of-2", "2-of-2"]

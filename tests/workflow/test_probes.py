@@ -1,4 +1,4 @@
-"""The target `probes` on a tiny benchmark: one real run, and what an edit reruns."""
+"""The target `probes` on a tiny benchmark: a real run, and the jobs that an edit reruns."""
 
 import json
 import random
@@ -10,7 +10,7 @@ from psibench.tables import read_table
 
 
 def write_sentences(path, *, n_contexts: int = 6) -> None:
-    """SQuAD-format data in sentences of six words; the question is about the third."""
+    """Write SQuAD-format data in sentences of six words; the question is about the third."""
     paragraphs = []
     for number in range(n_contexts):
         words = [WORDS[(number * 7 + k) % len(WORDS)] for k in range(72)]
@@ -23,7 +23,7 @@ def write_sentences(path, *, n_contexts: int = 6) -> None:
     path.write_text(json.dumps({"version": "test", "data": [{"paragraphs": paragraphs}]}))
 
 
-def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(tmp_path):
+def test_probes_run_on_vector_models_and_edits_rerun_one_probe(tmp_path):
     write_sentences(tmp_path / "squad.json")
     save_checkpoint(tmp_path / "checkpoint")
     project = Project(tmp_path)
@@ -41,11 +41,11 @@ def test_probes_run_on_every_model_that_can_and_an_edit_reruns_its_probe_alone(t
 
     models = ["bm25", "one", "minilm-static"]
     project.write_config(config | {"models": models, "probes": probes | {"places": 4}})
-    # Four of the further model, and the one that has another number of places.
+    # Four of the new model, and the one probe that uses `places`.
     assert project.planned("probes")["probe"] == 4 + 1
 
 
-def test_documents_alone_are_probed_without_an_evaluation(tmp_path):
+def test_documents_without_queries_are_probed_but_not_evaluated(tmp_path):
     rng = random.Random(1)
     texts = [" ".join(rng.choices(WORDS, k=n)) for n in (4, 30, 31, 32, 33)]
     lines = "\n".join(json.dumps({"text": text}) for text in texts)

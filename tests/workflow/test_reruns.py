@@ -1,4 +1,4 @@
-"""What makes the workflow run again, and what does not: proved with real snakemake runs."""
+"""Edits that rerun jobs of the workflow, and edits that do not, in real snakemake runs."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from psibench.tables import read_provenance, read_table
 from psibench.tables.schemas import PSI_TABLE
 from psibench.tables.stage import read_stages
 
-MODEL_CHAIN = {"encode": 1, "search_vectors": 1, "score": 1}
+MODEL_JOBS = {"encode": 1, "search_vectors": 1, "score": 1}
 COLLECTED = {"summaries": 1, "published": 1, "report": 1}
 
 
@@ -24,7 +24,7 @@ def touch(path: Path) -> None:
     os.utime(path, (later, later))
 
 
-def test_a_comment_in_the_workflow_or_a_module_and_touching_every_file_do_nothing(
+def test_comments_and_touched_files_rerun_nothing(
     own_repository: Callable[[], Project],
 ) -> None:
     project = own_repository()
@@ -44,29 +44,27 @@ def test_editing_one_models_entry_reruns_that_model_only(project: Project) -> No
     config = project.read_config()
     config["registry"]["two"]["max_tokens"] = 20
     project.write_config(config)
-    said = project.dry_run()
-    assert planned_jobs(said) == MODEL_CHAIN | COLLECTED
-    assert "encodings/two/" in said
-    assert "encodings/one/" not in said
-    assert "runs/bm25/" not in said
+    output = project.dry_run()
+    assert planned_jobs(output) == MODEL_JOBS | COLLECTED
+    assert "encodings/two/" in output
+    assert "encodings/one/" not in output
+    assert "runs/bm25/" not in output
 
 
 def test_other_weights_in_a_local_checkpoint_rerun_its_models_only(project: Project) -> None:
     save_checkpoint(project.folder / "checkpoint", hidden=64)
-    chain = dict.fromkeys(MODEL_CHAIN, 2) | {"score": 1}  # both encoders use this checkpoint
-    said = project.dry_run()
-    assert planned_jobs(said) == chain | COLLECTED
-    assert "runs/bm25/" not in said
+    encoders = dict.fromkeys(MODEL_JOBS, 2) | {"score": 1}  # both encoders use this checkpoint
+    output = project.dry_run()
+    assert planned_jobs(output) == encoders | COLLECTED
+    assert "runs/bm25/" not in output
 
 
 LONG_AGO_S = 1_546_300_800
-"""2019, as `cp -p`, `rsync -a`, `tar` and `git checkout` may date a changed file."""
+"""A date in 2019: `cp -p`, `rsync -a`, `tar` and `git checkout` may set old dates."""
 
 
 @pytest.mark.parametrize("name", ["squad.json", "checkpoint/model.safetensors"])
-def test_a_changed_file_with_an_older_date_reruns_what_reads_it(
-    project: Project, name: str
-) -> None:
+def test_a_changed_file_with_an_older_date_reruns_its_readers(project: Project, name: str) -> None:
     path = project.folder / name
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -77,7 +75,7 @@ def test_a_changed_file_with_an_older_date_reruns_what_reads_it(
     assert planned[rule] == n_jobs
 
 
-def test_another_local_tokenizer_reruns_what_counts_tokens(tmp_path: Path) -> None:
+def test_another_local_tokenizer_reruns_token_counts(tmp_path: Path) -> None:
     project = Project(tmp_path)
     write_squad(tmp_path / "squad.json")
     save_checkpoint(tmp_path / "checkpoint")
@@ -128,12 +126,12 @@ def test_replaced_run_files_change_the_table(project: Project) -> None:
         project.run("results/psi_table.csv")
         table = read_table(project.folder / "results/psi_table.parquet", PSI_TABLE)
         means.append(table.filter(pl.col("model") == "mine").get_column("mean")[0])
-    # Each of 30 documents has two queries. With two others above it, a document is third, and those
-    # two are second behind each other.
+    # Each of 30 documents has two queries. Two documents are ranked above all others, which become
+    # third; for their own queries, these two are second.
     assert means == pytest.approx([1, (56 / math.log2(4) + 4 / math.log2(3)) / 60], abs=1e-9)
 
 
-def test_the_psi_table_says_how_it_came_about(finished: Project) -> None:
+def test_the_psi_table_records_its_provenance(finished: Project) -> None:
     results = finished.folder / "results"
     record = read_provenance(results / "psi_table.parquet")
     assert record["queries_by"] == "people"
@@ -150,20 +148,20 @@ def test_cutting_the_work_differently_reruns_nothing(project: Project) -> None:
     assert project.planned() == {}
 
 
-def test_editing_the_source_reruns_everything_and_encodes_only_the_new_text(
+def test_an_edited_source_encodes_only_new_texts(
     project: Project,
 ) -> None:
     source = project.folder / "squad.json"
     source.write_text(source.read_text().replace("name3 ", "name3 what "))
     assert project.planned()["data"] == 1
-    # The answers move with the text: the file is made anew with a further context.
+    # An edited text would move its answers, so the file is written again with one more context.
     write_squad(source, n_contexts=31)
     project.run("results/psi_table.csv")
     log = (project.folder / "logs/tiny/encode/one/eng-Latn.log").read_text()
-    assert "encoded 3 of 93 texts" in log  # a context of 31, and its two queries
+    assert "encoded 3 of 93 texts" in log  # one new context and its two queries
 
 
-def test_bumping_a_stages_version_reruns_it_and_what_follows(
+def test_a_higher_stage_version_reruns_the_stage_and_later_ones(
     own_repository: Callable[[], Project],
 ) -> None:
     project, stage = own_repository(), "score"

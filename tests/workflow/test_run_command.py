@@ -1,4 +1,4 @@
-"""The workflow by `psibench run`, as a module of another one, and in Snakemake's own report."""
+"""`psibench run`, the workflow as a module of another one, and Snakemake's report."""
 
 import logging
 import os
@@ -50,7 +50,7 @@ def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
+def test_an_up_to_date_run_prints_the_table(project: Project) -> None:
     done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml")
     assert done.returncode == 0, done.stderr
     assert "Nothing to be done" in done.stdout + done.stderr
@@ -61,7 +61,7 @@ def test_the_table_is_printed_of_what_is_up_to_date(project: Project) -> None:
     assert done.stdout.endswith(f"Written: {files}\n")
 
 
-def test_tables_of_another_config_are_replaced_by_force_only(project: Project) -> None:
+def test_only_force_replaces_tables_of_another_config(project: Project) -> None:
     table, other = project.folder / "results/psi_table.csv", project.folder / "other.yaml"
     (benchmark,) = project.read_config()["benchmarks"].values()
     config = tiny_config() | {"benchmarks": {"other": benchmark}, "models": ["bm25"]}
@@ -71,7 +71,7 @@ def test_tables_of_another_config_are_replaced_by_force_only(project: Project) -
     assert refused.returncode == 2, refused.stderr
     last = refused.stderr.strip().splitlines()[-1]
     assert last.startswith(
-        "psibench run: tables of another config: results/psi_table.parquet is of"
+        "psibench run: tables of another config: results/psi_table.parquet was made by"
     )
     assert table.read_text() == before
     plain = project.snakemake("--cores", "1")
@@ -82,14 +82,14 @@ def test_tables_of_another_config_are_replaced_by_force_only(project: Project) -
     assert table.read_text() != before
 
 
-def test_no_table_is_printed_where_it_need_not_be_of_this_config(project: Project) -> None:
+def test_a_partial_run_prints_no_table(project: Project) -> None:
     until = ("--", "--until", "data")
     done = run(project.folder, "psibench.cli", "run", "--cores", "1", "config.yaml", *until)
     assert done.returncode == 0, done.stderr
     assert "Written:" not in done.stdout
 
 
-def test_snakemakes_report_holds_the_psi_table_and_the_page(project: Project) -> None:
+def test_snakemakes_report_contains_the_psi_table_and_the_page(project: Project) -> None:
     done = project.run("--report", "report.zip")
     assert done.returncode == 0
     names = {Path(name).name for name in zipfile.ZipFile(project.folder / "report.zip").namelist()}
@@ -102,14 +102,14 @@ def outer_workflow(folder: Path, more: str = "") -> None:
     write_squad(folder / "squad.json", n_contexts=2)
 
 
-def test_another_workflow_has_it_as_a_module_with_a_config_of_its_own(tmp_path: Path) -> None:
+def test_another_workflow_can_import_the_workflow_as_a_module(tmp_path: Path) -> None:
     outer_workflow(tmp_path)
     snakemake = ("snakemake", "--configfile", "outer.yaml", "--cores", "1")
     planned = run(tmp_path, *snakemake, "--dry-run", "mine.csv")
-    said = planned.stdout + planned.stderr
-    assert planned.returncode == 0, said
+    output = planned.stdout + planned.stderr
+    assert planned.returncode == 0, output
     for job in ("mine", "psibench_data", "psibench_score", "psibench_summaries"):
-        assert re.search(rf"(?m)^{job} +1$", said), job
+        assert re.search(rf"(?m)^{job} +1$", output), job
     corpus = "results/tiny/data/eng-Latn/corpus.parquet"
     done = run(tmp_path, *snakemake, corpus)
     assert done.returncode == 0, done.stderr
@@ -152,7 +152,7 @@ def test_bad_input_ends_with_code_2_and_its_message_last(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("is_of_this_run", [True, False])
-def test_bad_input_of_a_job_on_a_cluster_is_told_by_its_own_log(
+def test_bad_input_of_slurm_jobs_is_read_from_logs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -164,7 +164,7 @@ def test_bad_input_of_a_job_on_a_cluster_is_told_by_its_own_log(
     def snakemake(arguments: list[str], failed: logging.Handler) -> int:
         logs = [str(log), str(around)]  # the job's, then the executor's
         log.write_text("2026-11-27 21:11:01,592 ERROR bad.jsonl, line 3: no text\n")
-        written = time.time() + 1 if is_of_this_run else 0  # else SLURM has refused the job
+        written = time.time() + 1 if is_of_this_run else 0  # 0: SLURM rejected the job
         os.utime(log, (written, written))
         failed.handle(logging.makeLogRecord({"msg": "Error in rule build:", "log": logs}))
         return 1
@@ -173,5 +173,5 @@ def test_bad_input_of_a_job_on_a_cluster_is_told_by_its_own_log(
     monkeypatch.setattr("psibench.commands.run.run_snakemake", snakemake)
     with suppress(SystemExit):  # with Snakemake's own code
         assert main(["run", "--profile", "slurm"]) == 2
-    said = f"psibench run: bad.jsonl, line 3: no text (log: {log})\n"
-    assert (said in capsys.readouterr().err) == is_of_this_run
+    message = f"psibench run: bad.jsonl, line 3: no text (log: {log})\n"
+    assert (message in capsys.readouterr().err) == is_of_this_run

@@ -1,4 +1,4 @@
-"""A run that is told to end stops its jobs, keeps what they made, and says how to go on."""
+"""A stopped run ends its jobs, keeps their finished work, and prints how to continue."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from test_killed_run import N_CONTEXTS, slow_project
 from workflow_project import ENVIRONMENT, REPOSITORY, Project, tiny_config, write_squad
 
 MOST_S = 300
-"""A stopped run ends long before; one that hangs does not."""
+"""Longest wait for a stopped run, to fail if it hangs."""
 RUN = "import sys; from psibench.cli import main; sys.exit(main(sys.argv[1:]))"
 SLOW_SCHEDULERS = """
 import time
@@ -43,7 +43,7 @@ def start(project: Project, *options: str, before: str = "") -> subprocess.Popen
 
 
 def stop(process: subprocess.Popen[str], number: int, *, once: Callable[[], bool]) -> str:
-    """Send a signal to a run once something holds; return what it says on standard error."""
+    """Send a signal to a run when ``once`` is true; return its standard error."""
     deadline = time.monotonic() + MOST_S
     while not once():
         assert process.poll() is None, "the run ended before it could be stopped"
@@ -57,18 +57,19 @@ def stop(process: subprocess.Popen[str], number: int, *, once: Callable[[], bool
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stopped_run_ends_its_job_and_goes_on(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_stopped_run_ends_its_job_and_can_continue(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     project = slow_project(tmp_path / "stopped")
     parts, log = project.folder / "store/embeddings", project.folder / "logs/tiny/encode/one"
     process = start(project)
-    said = stop(process, number, once=lambda: len(list(parts.rglob("part-*.parquet"))) >= 4)
+    output = stop(process, number, once=lambda: len(list(parts.rglob("part-*.parquet"))) >= 4)
     assert process.returncode == 128 + number
-    assert said.endswith("The same command continues from there.\n")
-    assert "WorkflowError" not in said
-    assert "Traceback" not in said
+    assert output.endswith("The same command continues from there.\n")
+    assert "WorkflowError" not in output
+    assert "Traceback" not in output
     assert (
-        "stopped: SIGTERM received. What is finished is stored"
-        in (log / "eng-Latn.log").read_text()
+        "stopped: SIGTERM received. Finished work is stored" in (log / "eng-Latn.log").read_text()
     )
     n_stored = 2 * len(list(parts.rglob("part-*.parquet")))  # 240 tokens hold two contexts
     assert n_stored < N_CONTEXTS
@@ -87,12 +88,12 @@ def test_a_run_stops_while_its_scheduler_selects_jobs(tmp_path: Path, scheduler:
     project = Project(tmp_path)
     project.write_config(tiny_config() | {"models": ["bm25"]})
     process = start(project, "--", "--scheduler", scheduler, before=SLOW_SCHEDULERS)
-    said = stop(process, signal.SIGTERM, once=(tmp_path / "selecting").exists)
+    output = stop(process, signal.SIGTERM, once=(tmp_path / "selecting").exists)
     assert process.returncode == 128 + signal.SIGTERM
-    assert said.endswith("The same command continues from there.\n")
+    assert output.endswith("The same command continues from there.\n")
 
 
-def test_a_killed_job_is_named_with_its_log(tmp_path: Path) -> None:
+def test_a_killed_job_is_reported_with_its_log(tmp_path: Path) -> None:
     project = slow_project(tmp_path / "killed")
     parts, process = project.folder / "store/embeddings", start(project)
 
@@ -103,8 +104,8 @@ def test_a_killed_job_is_named_with_its_log(tmp_path: Path) -> None:
             child.kill()
         return True
 
-    said = stop(process, 0, once=kill_job)
+    output = stop(process, 0, once=kill_job)
     assert process.returncode == 1
-    last = said.strip().splitlines()[-1]
+    last = output.strip().splitlines()[-1]
     log = r"\(log: logs/tiny/encode/one/eng-Latn\.log\)"
     assert re.match(rf"psibench run: rule encode was killed by SIGKILL {log}", last)

@@ -1,4 +1,4 @@
-"""Training in the workflow: one real run of a tiny base, and what an edit trains again."""
+"""Training in the workflow: a real run of a tiny base, and the models that an edit retrains."""
 
 import json
 
@@ -18,7 +18,7 @@ BASE = {
 
 
 def config_of(**base):
-    """A pool and a test of the same shape and other texts; two distributions of whole thirds."""
+    """A pool and a test with other texts, and two distributions over thirds."""
     tiny = tiny_config()
     (section,) = tiny["benchmarks"].values()
     pool = section | {"source": section["source"] | {"paths": ["pool.json"]}, "models": ["bm25"]}
@@ -27,7 +27,7 @@ def config_of(**base):
         "edges": [1, 100_000],
         "distributions": {"begin": {"beginning": 1}, "uniform": dict.fromkeys(THIRDS, 1)},
         "budget": 3,
-        "same_article": None,  # its texts are the test's, of which a word is elsewhere
+        "same_article": None,  # the pool has the texts of the test with one moved word
         "bases": {"net": BASE | base},
         "settings": {"epochs": 1, "batch_size": 4},
     }
@@ -38,12 +38,12 @@ def config_of(**base):
     }
 
 
-def test_a_base_is_trained_tested_and_compared_and_an_edit_trains_only_what_it_changes(tmp_path):
+def test_training_is_evaluated_and_edits_retrain_only_changed_models(tmp_path):
     write_squad(tmp_path / "squad.json")
     found = json.loads((tmp_path / "squad.json").read_text())
     paragraphs = [p for article in found["data"] for p in article["paragraphs"]]
     for number, paragraph in enumerate(paragraphs):
-        # the same questions about other texts, the answer in each third in turn
+        # The same questions about other texts; the answer moves through the thirds.
         answer = paragraph["qas"][0]["answers"][0]["text"]
         words = [w for w in paragraph["context"].split() if w != answer] + [f"pool{number}"]
         words.insert((number % 3) * len(words) // 3 + 1, answer)

@@ -1,4 +1,4 @@
-"""The workflow's own rules: what every rule declares, and how it starts."""
+"""Conventions of the workflow: declarations of its rules, profiles, and imports."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from psibench.tables.stage import read_stages
 
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """What Snakemake knows of every rule: see names_of_rules.py."""
+    """Facts about every rule by its name, as names_of_rules.py prints them."""
     script = Path(__file__).with_name("names_of_rules.py")
     folder = tmp_path_factory.mktemp("rules")
     done = subprocess.run(
@@ -31,7 +31,7 @@ def rules(tmp_path_factory) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_every_rule_of_a_stage_declares_what_a_node_needs(rules) -> None:
+def test_every_stage_rule_declares_its_resources_and_log(rules) -> None:
     lacking = {name: rule["undeclared"] for name, rule in rules.items() if rule["stages"]}
     assert {name: found for name, found in lacking.items() if found} == {}
     logs = [log for rule in rules.values() for log in rule["log"]]
@@ -44,27 +44,27 @@ def profile(name: str) -> dict[str, Any]:
     return read
 
 
-def test_every_rule_that_loads_a_model_gets_a_gpu_on_a_cluster(rules) -> None:
+def test_rules_that_load_a_model_get_a_gpu_on_slurm(rules) -> None:
     given = profile("slurm")["set-resources"]
     on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
-    without = {"search_vectors", "recall_vectors"}  # exact search, blocked: threads instead
+    without = {"search_vectors", "recall_vectors"}  # exact search in blocks uses threads
     loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
     assert {"encode", "score_parts", "ask"} <= loading
     assert on_gpu == loading - without - {"ask"}
-    # A language model that vLLM runs has the GPUs of its entry, and four threads.
+    # A job with a vLLM server has four threads, and the GPUs of the model's entry.
     partition = given["ask"]["slurm_partition"]
     assert [eval(partition, {"threads": n}) for n in (1, 4)] == ["cpu", "gpu"]
     assert "gpu" not in given["ask"]
 
 
 @pytest.mark.parametrize("name", ["slurm", "local"])
-def test_a_profile_names_only_rules_that_there_are(rules, name: str) -> None:
+def test_a_profile_names_only_existing_rules(rules, name: str) -> None:
     found = profile(name)
     assert {*found.get("set-resources", {}), *found.get("set-threads", {})} <= set(rules)
 
 
-def test_every_rule_gives_its_stage_what_it_takes_and_every_stage_has_a_rule(rules) -> None:
-    """In a job it would be too late: a name that is not there is a bug."""
+def test_rules_and_stages_match_each_other(rules) -> None:
+    """A missing name would otherwise fail only in the job."""
     assert {name: rule["lacking"] for name, rule in rules.items() if rule["lacking"]} == {}
     assert {stage for rule in rules.values() for stage in rule["stages"]} == set(read_stages())
 

@@ -1,4 +1,4 @@
-"""A tiny project run with the real snakemake: sources, a checkpoint made on the spot, configs."""
+"""A tiny project for the real snakemake: a source, a generated checkpoint, and a config."""
 
 import json
 import multiprocessing
@@ -28,7 +28,7 @@ WORDS = [
 
 
 def write_squad(path: Path, *, n_contexts: int = 30, n_words: int = 60) -> None:
-    """Write SQuAD-format data: each context has a question about an early and a late word."""
+    """Write SQuAD-format data with a question about an early and a late word of each context."""
     paragraphs = []
     for number in range(n_contexts):
         body = " ".join(
@@ -115,11 +115,11 @@ def once_per_session(
 
 
 RUN_S = 1500
-"""So long may a run take."""
+"""Time limit of a run."""
 
 HEADS = multiprocessing.get_context("forkserver")
-"""Forks processes that have imported what every run and most jobs import first, which is half the
-time of a dry run and most of a tiny job's."""
+"""Forks processes that have already imported the common modules of runs and jobs; importing takes
+half the time of a dry run and most of a tiny job's."""
 IMPORTED_BY_HEADS = ["snakemake.cli", "psibench.plan.jobs", "psibench.plan.summaries"]
 IMPORTED_BY_JOBS = [
     "transformers.models.auto.modeling_auto",
@@ -130,16 +130,19 @@ HEADS.set_forkserver_preload([*IMPORTED_BY_HEADS, *IMPORTED_BY_JOBS])
 
 
 def snakemake_here(
-    arguments: list[str], folder: Path, environment: dict[str, str], said: list[Path]
+    arguments: list[str], folder: Path, environment: dict[str, str], output: list[Path]
 ) -> None:
-    """Be a process `snakemake` that was started in a folder; ``said`` are files of what it says."""
+    """Become a process `snakemake` that was started in a folder.
+
+    ``output`` are the files for stdout and stderr.
+    """
     from forked_jobs import fork_jobs
     from snakemake.cli import main
 
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    for stream, path in zip((1, 2), said, strict=True):
+    for stream, path in zip((1, 2), output, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
     sys.argv[1:] = arguments
     fork_jobs()
@@ -174,7 +177,7 @@ class Project:
         environment = ENVIRONMENT | {"PYTHONPATH": str(self.repository / "src")}
         if self.repository == REPOSITORY:
             done = self._fork(command, environment)
-        else:  # modules of its own
+        else:  # other modules, so not from the forkserver
             done = subprocess.run(
                 command,
                 capture_output=True,
@@ -191,35 +194,34 @@ class Project:
         self, command: list[str], environment: dict[str, str]
     ) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryDirectory() as folder:
-            said = [Path(folder, name) for name in ("out", "err")]
+            output = [Path(folder, name) for name in ("out", "err")]
             arguments = command[command.index("snakemake") + 1 :]
             head = HEADS.Process(
-                target=snakemake_here, args=(arguments, self.folder, environment, said)
+                target=snakemake_here, args=(arguments, self.folder, environment, output)
             )
-            with patch.dict(
-                os.environ, ENVIRONMENT
-            ):  # of what forks: it starts with the first head
+            # The first head starts the forkserver, which keeps this environment.
+            with patch.dict(os.environ, ENVIRONMENT):
                 head.start()
             head.join(RUN_S)
             head.kill()
             head.join()
-            out, err = (path.read_text() for path in said)
+            out, err = (path.read_text() for path in output)
         return subprocess.CompletedProcess(command, head.exitcode, out, err)
 
     def planned(self, *targets: str) -> dict[str, int]:
-        """Rules a run would execute now, with their number of jobs; targets aside."""
+        """Rules that a run would execute now, with their numbers of jobs, without targets."""
         return planned_jobs(self.dry_run(*targets))
 
     def dry_run(self, *targets: str) -> str:
-        """What a dry run says."""
+        """The output of a dry run."""
         done = self.run("--dry-run", *targets)
         return done.stdout + done.stderr
 
 
-def planned_jobs(said: str) -> dict[str, int]:
-    """Rules with their number of jobs in what a dry run says; targets aside."""
-    if "Nothing to be done" in said:
+def planned_jobs(output: str) -> dict[str, int]:
+    """Rules with their numbers of jobs in the output of a dry run, without targets."""
+    if "Nothing to be done" in output:
         return {}
-    table = said.split("Job stats:")[1].split("total")[0]
+    table = output.split("Job stats:")[1].split("total")[0]
     counts = {name: int(n) for name, n in re.findall(r"^(\w+)\s+(\d+)$", table, re.MULTILINE)}
     return {name: n for name, n in counts.items() if name != "all"}

@@ -1,9 +1,9 @@
-# What rules of stages are made of, where they say nothing else.
-# Jobs without a network, which are short, and those that making a benchmark waits for go first;
-# then encodings and searches, the longest first; then what else runs a network.
+# Base rules that the rules of stages inherit from.
+# Priorities: first short jobs without a network, and jobs that the build of a benchmark waits for;
+# then encodings and searches, the longest first; then other jobs with a network.
 rule on_cpu:
     log:
-        "logs/on_cpu.log",  # never written: each rule names its own
+        "logs/on_cpu.log",  # never written: each rule sets its log
     priority: 1
     conda:
         "../../envs/cpu.yaml"

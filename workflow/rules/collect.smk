@@ -1,4 +1,4 @@
-# The tables and the page a user asks for.
+# The tables and the report over all benchmarks.
 board_files = [board.path for board in settings.leaderboards]
 
 
@@ -23,7 +23,7 @@ use rule on_cpu as summaries with:
         stage=STAGES["summaries"],
 
 
-# What every step left out, counted and used, checked against each other.
+# Dropped rows, counts and usage of all steps, checked against each other.
 use rule on_cpu as ledger with:
     input:
         documents=ledger("documents"),
@@ -85,7 +85,7 @@ use rule on_cpu as report with:
         languages=summaries.language_files(plan),
         examples=summaries.example_files(plan),
         references=references,
-        # A page of earlier probes is linked: the target `probes` is made after the report, or never.
+        # Links an existing page of probes; the target `probes` may be built later, or never.
         links=lambda w: {
             Path(page).name: name
             for page, name in (

@@ -1,5 +1,5 @@
-# The plan of the config, its wildcards, and how rules ask the plan; what has a branch lives in the
-# package.
+# The plan of the config, wildcard constraints, and the functions that rules use for inputs,
+# parameters and resources. Their logic is in the package (psibench.plan).
 from operator import attrgetter
 from pathlib import Path
 
@@ -23,8 +23,8 @@ try:
     from psibench.tables.stage import read_stages
 except ImportError as error:
     raise WorkflowError(
-        f"{error}. psibench has to be installed where this snakemake is: `pip install "
-        "'psibench[all]'`; of a checkout, `make setup` and the snakemake in its .venv."
+        f"{error}. Install psibench in the environment of this snakemake: `pip install "
+        "'psibench[all]'`. In a checkout, run `make setup` and use the snakemake in .venv."
     )
 
 if (
@@ -32,8 +32,8 @@ if (
     or workflow.modifier.path_modifier.modifies_prefixes
 ):
     raise WorkflowError(
-        "psibench as a module takes no `prefix` and no `replace_prefix`: jobs find tables by the "
-        "paths in their parameters, too. Leave it out: psibench writes results/ and store/."
+        "psibench as a module takes no `prefix` and no `replace_prefix`, because the parameters of "
+        "jobs contain paths. Remove it; psibench writes to results/ and store/."
     )
 
 try:
@@ -44,7 +44,7 @@ except InputError as error:
 except ModuleNotFoundError as error:
     raise WorkflowError(f"this config {missing_extra(error) or error}")
 
-# From here on `config` is the whole config, composed and validated: jobs are given it, too.
+# From here on, `config` is the whole merged and validated config, also in jobs.
 config.update(
     plain_config(
         settings,
@@ -55,7 +55,7 @@ config.update(
         },
     )
 )
-# Which stages there are, of which versions: one of them is a parameter of every rule.
+# Stages with their versions; every rule has its stage as a parameter.
 STAGES = read_stages()
 
 set_environment(settings.store)
@@ -77,12 +77,12 @@ wildcard_constraints:
     trained=patterns["trained"],
 
 
-# A model with a budget is asked by one job at a time, so that what is spent is known.
+# Only one job at a time sends requests to models with a budget, so that the spending is known.
 workflow.register_resource("budgeted_llm", 1)
 
 
 def having(*keys):
-    """Match the benchmarks whose section has a key, or a key in it, as a wildcard's constraint."""
+    """Return a wildcard constraint that matches benchmarks whose section has a (nested) key."""
 
     def has(section):
         for key in keys:
@@ -95,67 +95,67 @@ def having(*keys):
 # Resources
 
 
-def asked(value, wildcards):
-    """A value as it is; a function's, asked with the job's wildcards."""
+def resolved(value, wildcards):
+    """Return a value, or the result of a function of the job's wildcards."""
     return value(wildcards) if callable(value) else value
 
 
 def needs(least, per_mb=0, minutes=60, of=1, more=0):
-    """A job's memory and time, of numbers or functions of its wildcards.
+    """Return a job's memory and time limit; arguments are numbers or functions of its wildcards.
 
-    Memory: `per_mb` MiB for each MB of its inputs, or of the share `of` them that it holds at a time,
-    `least` at the least; `more` comes on top. A further attempt asks for half of it more. Minutes are
-    times the attempt; at most the longest time that a job may take (`longest_minutes`): it goes on
+    Memory is `per_mb` MiB per MB of the inputs (times the share `of` them that the job holds at
+    once), at least `least`, plus `more`. Each further attempt requests half of it more. The time
+    limit is `minutes` times the attempt, at most `longest_minutes`; a stopped job continues from
     where it was.
     """
 
     def mem_mb(wildcards, input, attempt):
-        held = per_mb * input.size_mb * asked(of, wildcards) if per_mb else 0
-        mib = max(asked(least, wildcards), held) + asked(more, wildcards)
+        held = per_mb * input.size_mb * resolved(of, wildcards) if per_mb else 0
+        mib = max(resolved(least, wildcards), held) + resolved(more, wildcards)
         return int(mib * (1 + attempt) / 2)
 
     def runtime(wildcards, attempt):
-        return min(asked(minutes, wildcards) * attempt, settings.longest_minutes)
+        return min(resolved(minutes, wildcards) * attempt, settings.longest_minutes)
 
     return {"mem_mb": mem_mb, "runtime": runtime}
 
 
 def largest_share(w):
-    """Bound the share of the largest of a job's domains: three times an equal one."""
+    """Return a bound on the share of a job's largest domain: three times the mean."""
     return min(1, 3 / len(domains(w)))
 
 
 def share_of_data(w):
-    """A source is read as a whole, a table domain by domain."""
+    """Return the share of inputs held at once: sources are read whole, tables by domain."""
     is_source = plan.data_stage(w.benchmark, w.lang) == "build"
     return 1 if is_source else largest_share(w)
 
 
 def threads(w):
-    """The threads of a job that runs a model over texts."""
+    """Return the threads of a job that runs a model over texts."""
     lang = w.get("lang") or w.get("corpus_lang")
     return jobs.threads(plan, w.benchmark, lang) if lang else 1
 
 
 def chain_threads(w):
-    """The threads of a model job whose jobs run one after another."""
+    """Return the threads of a model job that runs while no other job of its benchmark can."""
     return jobs.chain_threads(plan, w.benchmark, w.lang)
 
 
 def encode_priority(lang=attrgetter("lang")):
-    """The longer a model's encodings and searches take, the earlier they start."""
+    """Return a job's priority: longer encodings and searches start earlier."""
     return lambda w: jobs.encode_priority(plan, w.benchmark, w.model, lang(w))
 
 
 def scoring_minutes(of):
-    """The minutes of a job of a filter's reranker."""
+    """Return the time limit of a job of a filter's reranker, in minutes."""
     return lambda w: jobs.scoring_minutes(plan, w.benchmark, w.lang, w.reranker, of=of)
 
 
-# What a step does about a domain that it empties: no reason to rerun, hence no params. The ledger
-# refuses what an earlier run left empty.
+# A resource, not a parameter, because a change must not rerun the step: what it does if a domain
+# becomes empty. The ledger refuses a domain that an earlier run left empty.
 on_empty = {"on_empty": lambda w: planned(w).on_empty(w.lang)}
-# Of a job that runs a network. How work is cut, on what it runs: no reason to rerun, hence no params.
+# Resources of jobs with a network; the device is not a parameter, so a change does not rerun jobs.
 on_device = {"gpu": jobs.gpus(plan), "device": settings.encoding.device}
 
 
@@ -163,11 +163,11 @@ on_device = {"gpu": jobs.gpus(plan), "device": settings.encoding.device}
 
 
 def outside(files):
-    """Mark inputs that lie outside of results/: their content decides what reruns, not their date.
+    """Mark inputs outside of results/; their content, not their date, decides what reruns.
 
-    `files` are paths, or a function of the job's wildcards that returns them. The parameter
-    `content` has their hash. Snakemake hashes no file above its limit for checksums, and would rerun
-    jobs because of its date: such files are `ancient`.
+    `files` are paths, or a function of the job's wildcards that returns paths. The parameter
+    `content` is their hash. Snakemake does not hash files above its checksum limit and would rerun
+    jobs because of their dates, so these files become `ancient`.
     """
 
     def marked(path):
@@ -176,7 +176,7 @@ def outside(files):
         return ancient(path) if is_large else path
 
     def of_job(wildcards):
-        found = asked(files, wildcards)
+        found = resolved(files, wildcards)
         every = [found] if isinstance(found, str) else list(found)
         refuse_future_dates(filter(is_outside, every))
         return marked(found) if isinstance(found, str) else [*map(marked, every)]
@@ -186,17 +186,17 @@ def outside(files):
 
 
 def content(rule, *files):
-    """Ask for the hash of the outside files of a rule's job, its parameter `content`.
+    """Return a function for the parameter `content`: the hash of a job's outside files.
 
-    A dry run hashes none for a job whose output is still to be made. The function takes no `input`:
-    Snakemake compares no parameter that a function derives from inputs.
+    A dry run does not hash files for a job without output. The function does not take `input`,
+    because Snakemake does not compare parameters that depend on inputs.
     """
 
     def of_job(wildcards):
         made = apply_wildcards(getattr(rules, rule).output[0], wildcards)
         if workflow.dryrun and not Path(made).exists():
             return "to be hashed"
-        found = [asked(one, wildcards) for one in files]
+        found = [resolved(one, wildcards) for one in files]
         return outside_content(
             path for one in found for path in ([one] if isinstance(one, str) else one)
         )
@@ -205,14 +205,15 @@ def content(rule, *files):
 
 
 def planned(w):
-    """The benchmark or view of a job, with what follows from its section."""
+    """Return the planned benchmark or view of a job."""
     return plan.named[w.benchmark]
 
 
 def leaf(*keys, without=()):
-    """Ask for a leaf of a job's benchmark, or of its training; some keys of a section left out.
+    """Return a function that looks up a config leaf of a job's training or benchmark.
 
-    Not Snakemake's `lookup`: that walks through the whole config for each job (4.6 ms for PosIR's).
+    `without` omits keys of a section. Snakemake's `lookup` is slower, because it walks through the
+    whole config for each job (4.6 ms for PosIR).
     """
 
     def of_job(w):
@@ -234,13 +235,13 @@ source_lang = leaf("language")
 
 
 def domains(w):
-    """The domains of a job: of its language, of a part of it, or of both languages of a pair."""
+    """Return the domains of a job: of its language (or part), or of both languages of a pair."""
     lang = w.get("query_lang") or w.get("lang") or source_lang(w)
     return planned(w).domains(lang, w.get("corpus_lang"), w.get("part", ""))
 
 
 def tables(table, lang=attrgetter("lang"), view=""):
-    """Ask for one table of a benchmark in a language: of the parts with the job's domains."""
+    """Return a function that lists one table in a language, for the parts with a job's domains."""
 
     def of_job(w):
         name = paths.view_id(w.benchmark, view) if view else w.benchmark
@@ -250,46 +251,46 @@ def tables(table, lang=attrgetter("lang"), view=""):
 
 
 def all_languages(table, **chosen):
-    """Ask for one table of all languages of a benchmark."""
+    """Return a function that lists one table of all languages of a benchmark."""
     return lambda w: paths.language_tables(plan, w.benchmark, table=table, **chosen)
 
 
 def built(table, lang=attrgetter("lang")):
-    """Ask for the files of a table on the way to a benchmark."""
+    """Return a function that lists the files of an intermediate table."""
     return lambda w: planned(w).built(lang(w), w.part, table)
 
 
 def candidates_before(step):
-    """Ask for the candidates that a filter reads; for None, those that become queries."""
+    """Return a function that lists the candidates that a filter reads; None: the final ones."""
     return lambda w: paths.candidates_before(
         plan, w.benchmark, w.lang, w.part, step=step
     )
 
 
 def scores(of):
-    """Ask for the scores of all rerankers of a filter."""
+    """Return a function that lists the scores of all rerankers of a filter."""
     return lambda w: paths.score_tables(plan, w.benchmark, w.lang, w.part, of=of)
 
 
 def earlier_scores(of):
-    """Ask for the scores of the rerankers before a job's."""
+    """Return a function that lists the scores of the rerankers before a job's reranker."""
     return lambda w: paths.score_tables(
         plan, w.benchmark, w.lang, w.part, w.reranker, w.portion, of=of
     )
 
 
 def recall_table(w):
-    """The run of the first-stage search whose top documents may be false negatives."""
+    """Return the run whose top documents are the possible false negatives."""
     return paths.recall_table(plan, w.benchmark, w.lang, w.part)
 
 
 def encodings(lang=attrgetter("lang")):
-    """Ask for the encodings of a language's texts by a job's model."""
+    """Return a function that lists the encodings of a language's texts by a job's model."""
     return lambda w: paths.encodings(plan, w.benchmark, w.model, lang(w))
 
 
 def own_texts(table, lang=attrgetter("lang")):
-    """Ask for the benchmark's texts, where the encodings are those of a view with more."""
+    """Return a function that lists a benchmark's texts if the encodings have more texts."""
     return lambda w: paths.text_filter_tables(
         plan,
         w.benchmark,
@@ -303,7 +304,7 @@ def own_texts(table, lang=attrgetter("lang")):
 
 
 def pool(table):
-    """Ask for one table of the benchmark that a training draws from."""
+    """Return a function that lists one table of the benchmark that a training samples from."""
 
     def of_job(w):
         benchmark, lang = leaf("benchmark")(w), plan.pool_language(w.training)
@@ -313,64 +314,64 @@ def pool(table):
 
 
 def pool_domains(w):
-    """The domains of the benchmark that a training draws from."""
+    """Return the domains of the benchmark that a training samples from."""
     return plan.named[leaf("benchmark")(w)].domains(plan.pool_language(w.training))
 
 
 def probe_queries(table):
-    """Ask for a table of the queries, if the probe reads queries."""
+    """Return a function that lists queries or qrels if the probe reads queries."""
     return lambda w: paths.probe_queries(
         plan, w.benchmark, w.lang, w.probe, table=table
     )
 
 
 def ledger(kind):
-    """Ask for the tables that a benchmark's ledger joins, of one kind."""
+    """Return a function that lists the tables of one kind that a ledger joins."""
     return lambda w: summaries.ledger_tables(plan, w.benchmark, kind=kind)
 
 
 def length_tokenizer(w):
-    """What tokens are counted with: a tokenizer's files, or its download's manifest."""
+    """Return the files of the tokenizer for token lengths, or its download's manifest."""
     return paths.tokenizer_inputs(plan)
 
 
 def model_files(w):
-    """What a job's model is loaded from."""
+    """Return the files of a job's model."""
     return paths.model_inputs(plan, w.model)
 
 
 def sources(w):
-    """The local files that a job's domains are read from."""
+    """Return the local source files of a job's domains."""
     return paths.sources_of(plan, w.benchmark, w.lang, w.part)
 
 
 def reranker_files(w):
-    """What a job's reranker is loaded from."""
+    """Return the files of a job's reranker."""
     return paths.reranker_inputs(plan, w.reranker)
 
 
 def own_reranker_files(w):
-    """What the reranker of a job's model is loaded from."""
+    """Return the files of the reranker of a job's model."""
     return paths.reranker_inputs(plan, own_reranker(w))
 
 
 def base_files(w):
-    """What a training starts from."""
+    """Return the files of the base model of a training."""
     return paths.base_inputs(plan, w.trained)
 
 
 def persona_files(w):
-    """The file with the personas of a benchmark."""
+    """Return the files with the personas of a benchmark."""
     return plan.personas[w.benchmark]
 
 
 def persona_encoder_files(w):
-    """What the encoder of personas is loaded from."""
+    """Return the files of the encoder of personas."""
     return paths.model_inputs(plan, persona_encoder(w))
 
 
 def external_run_files(w):
-    """The user's run files of a model on a language pair."""
+    """Return the user's run files of a model on a language pair."""
     return paths.external_run_files(
         plan, w.benchmark, w.model, w.query_lang, w.corpus_lang
     )
@@ -384,13 +385,13 @@ human_grades = leaf("translate", "quality", "human")
 
 
 def data_files(w):
-    """The files outside of results/ that a benchmark's tables are made of."""
+    """Return the inputs of a benchmark's tables that are outside of results/."""
     found = paths.data_inputs(plan, w.benchmark, w.lang, w.part)
     return [path for name in ("sources", "tokenizer") for path in found.get(name, ())]
 
 
 def data_inputs(w):
-    """What a benchmark's tables are made of, by name: see `Plan.data_stage`."""
+    """Return the inputs of a benchmark's tables by name: see `Plan.data_stage`."""
     found = paths.data_inputs(plan, w.benchmark, w.lang, w.part)
     return {
         name: outside(files)(w) if name in ("sources", "tokenizer") else files
@@ -402,27 +403,27 @@ def data_inputs(w):
 
 
 def entry(w):
-    """The fields of a job's model that change its results."""
+    """Return the fields of a job's model that change its results."""
     return jobs.entry(plan, w.model)
 
 
 def model_version(w):
-    """The version of the computation of a model's backend."""
+    """Return the version of the code of a model's backend."""
     return jobs.model_version(plan, w.model)
 
 
 def remove_identical_ids(w):
-    """Whether the document that has a query's own id is left out of its ranking."""
+    """Return whether a document with the same id as the query is removed from its ranking."""
     return jobs.remove_identical_ids(plan, w.benchmark)
 
 
 def own_reranker(w):
-    """The reranker of a job's model."""
+    """Return the reranker of a job's model."""
     return plan.models[w.model].reranker
 
 
 def counted(step):
-    """Ask where a filter's counts go in FLOW, and what a candidate is called there."""
+    """Return a function for the number of a filter's step in FLOW and its unit."""
     return lambda w: jobs.counted(plan, w.benchmark, step=step)
 
 
@@ -432,7 +433,7 @@ persona_encoder = leaf("personas", "model")
 # Outputs
 
 
-# What is made of all models of a language pair.
+# Tables over all models of a language pair.
 scored = {
     "scores": "results/{benchmark}/scores/{query_lang}-{corpus_lang}.parquet",
     **{
@@ -443,12 +444,12 @@ scored = {
 
 
 def benchmark_tables(folder):
-    """A benchmark's tables, in a folder."""
+    """Return the tables of a benchmark in a folder."""
     return {name: f"{folder}/{name}.parquet" for name in ("corpus", "queries", "qrels")}
 
 
 def step_tables(step, *kinds):
-    """What a step of a build keeps, and its further tables by kind, as what it dropped."""
+    """Return the table that a step keeps, and its other tables by kind, e.g. dropped."""
     kept = f"results/{{benchmark}}/build/{{lang}}{{part}}/{step}"
     return {
         "rows": f"{kept}.parquet",
@@ -462,14 +463,14 @@ def per_pair(path):
 
 
 def in_report(path):
-    """A table or a page that `snakemake --report` holds, too."""
+    """Add a table or a page to `snakemake --report`."""
     is_page = path.endswith(".html")
-    kind, what = ("Pages with figures", "page") if is_page else ("Tables", "table")
-    return report(path, category=kind, labels={what: Path(path).stem})
+    category, label = ("Pages with charts", "page") if is_page else ("Tables", "table")
+    return report(path, category=category, labels={label: Path(path).stem})
 
 
 def check_start():
-    """One run at a time writes to a store and a working directory, one config its tables."""
+    """Refuse to start if another run uses the store or folder, or to replace other tables."""
     try:
         start_head(settings.store, Path.cwd(), executor=workflow.executor_plugin.name)
         claim_tables(
@@ -478,7 +479,7 @@ def check_start():
             configs=workflow.configfiles,
             stand_ins=settings.stand_ins,
         )
-        # Later than Snakemake's own handler, which its scheduler has set by now.
+        # Replaces the signal handler that Snakemake's scheduler has set by now.
         stop_on_signals()
     except InputError as error:
         raise WorkflowError(str(error))

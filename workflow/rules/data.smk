@@ -1,7 +1,7 @@
-# A benchmark's tables, and what is counted in them.
+# The tables of a benchmark, and their statistics.
 
 
-# Every benchmark's corpus, queries and qrels. The stage and its inputs depend on how they are made:
+# Every benchmark's corpus, queries and qrels. The stage and its inputs depend on the benchmark:
 # `build` reads a source that has queries, `assemble` takes generated queries, `remove_negatives`
 # removes false negatives from the view `raw`, `clean_translations` takes translations.
 use rule on_cpu as data with:
@@ -29,7 +29,7 @@ use rule on_cpu as data with:
         stage=lambda w: STAGES[plan.data_stage(w.benchmark, w.lang)],
 
 
-# With false negatives in it: the view `raw`, from which they are removed.
+# The view `raw`, before false negatives are removed.
 use rule on_cpu as assemble_raw with:
     input:
         documents="results/{benchmark}/build/{lang}{part}/documents.parquet",
@@ -53,7 +53,7 @@ use rule on_cpu as assemble_raw with:
         stage=STAGES["assemble"],
 
 
-# A small sample of the queries, over the whole corpus.
+# The view `tiny`: a small sample of the queries, with the whole corpus.
 use rule on_cpu as tiny with:
     input:
         **benchmark_tables("results/{benchmark}/data/{lang}{part}"),
@@ -99,7 +99,7 @@ use rule on_cpu as statistics with:
         stage=STAGES["statistics"],
 
 
-# How alike the domains are, on demand: the mean vectors of their documents.
+# Similarity of the domains by the mean vectors of their documents.
 use rule on_cpu as similarity with:
     input:
         encodings=encodings(),
@@ -121,7 +121,7 @@ use rule on_cpu as similarity with:
         stage=STAGES["similarity"],
 
 
-# Any table of a benchmark as CSV, on demand: lists become JSON.
+# Any table of a benchmark as CSV, on demand; lists become JSON.
 use rule on_cpu as table_csv with:
     input:
         parquet="results/{benchmark}/{table}.parquet",

@@ -1,12 +1,13 @@
 # From runs to per-query scores, bucket scores and PSI.
 
 
-# All models of a language pair in one job: they are compared with each other.
+# All models of a language pair in one job, because they are compared with each other.
 use rule on_cpu as score with:
     input:
-        # Runs, and what the models saw of the documents.
+        # Runs, and tables of how much of each document the models read.
         lambda w: paths.scoring_inputs(plan, w.benchmark, w.query_lang, w.corpus_lang),
-        # Who asks decides which queries count; positives and spans are the searched corpus'.
+        # The query language determines which queries count; positives and spans come from the
+        # corpus language.
         asked=tables("queries", query_lang),
         queries=tables("queries", corpus_lang),
         qrels=tables("qrels", corpus_lang),
@@ -17,7 +18,7 @@ use rule on_cpu as score with:
     benchmark:
         "benchmarks/{benchmark}/score/{query_lang}/{corpus_lang}.tsv"
     resources:
-        # Runs are read in batches; measured: 280 MB for 2 million rows of one, 450 MB for 8 million.
+        # Runs are read in batches. Measured: 280 MB for 2 million rows per run, 450 MB for 8 million.
         **needs(4000, 6, minutes=240),
     params:
         domains=domains,

@@ -1,4 +1,4 @@
-# Benchmarks whose queries a language model writes: a sample of documents, and tasks in shards.
+# Generated benchmarks: a sample of documents, and tasks of language models in shards.
 
 
 use rule on_cpu as sample with:
@@ -60,14 +60,14 @@ use rule on_gpu as personas with:
         stage=STAGES["personas"],
 
 
-# One job asks a task about the documents of a language, or a shard of them, and makes its tables.
-# The task is the `LlmTask` of its name in generate/RECIPE.py (or filters/, translate/), its template
-# config/prompts/TASK.md. A vLLM server lives as long as the job that asks it.
-# `resources.budgeted_llm`: of a model with a budget one job at a time.
+# A job sends the requests of a task for the documents of a language, or for a shard of them.
+# generate/RECIPE.py (or filters/, translate/) defines the task as an `LlmTask`; its template is
+# config/prompts/TASK.md. A vLLM server runs as long as its job.
+# `resources.budgeted_llm` allows one job at a time for a model with a budget.
 use rule on_cpu as ask with:
     input:
         unpack(lambda w: planned(w).task_tables(w.task, w.lang, w.part)),
-        # What a template sends decides the reruns (params.prompt_hash): its comments ask nothing.
+        # Reruns depend on params.prompt_hash, which ignores comments in the template.
         prompt=lambda w: ancient(planned(w).tasks[w.task].path),
     output:
         **step_tables("{task}{portion}", "dropped", "flow", "usage", "outcomes"),

@@ -1,8 +1,8 @@
-# Documents that answer a query and are not its positive: recalled, scored, judged; the rule `data`
-# removes them. What is there before is the view `{benchmark}-raw`.
+# False negatives: documents that answer a query but are not its positive. They are recalled, scored
+# and judged, and the rule `data` removes them. The view `{benchmark}-raw` still has them.
 
 
-# As for a run, over the raw tables and deeper.
+# Like a run, but over the raw tables and deeper.
 use rule search_lexical as recall_lexical with:
     output:
         run="results/{benchmark}/recall/{model}/{query_lang}-{corpus_lang}{part}.parquet",
@@ -55,7 +55,7 @@ use rule on_gpu as score_pairs with:
         queries=tables("queries", view="raw"),
         qrels=tables("qrels", view="raw"),
         recall=recall_table,
-        # One after the other, the cheapest first: what is decided is not scored again.
+        # Rerankers run in order, the cheapest first; later ones skip decided pairs.
         earlier=earlier_scores("false_negatives"),
         checkpoint=outside(reranker_files),
     output:
@@ -109,7 +109,7 @@ use rule on_cpu as negatives with:
 
 use rule on_cpu as judge_pairs with:
     input:
-        # Nobody is asked what the judges before have decided.
+        # Later judges skip pairs that earlier judges have decided.
         unpack(
             lambda w: paths.judge_tables(plan, w.benchmark, w.lang, w.part, w.number)
         ),
@@ -131,7 +131,7 @@ use rule on_cpu as judge_pairs with:
         stage=STAGES["judge_pairs"],
 
 
-# What every reranker and judge said of the pairs that a verdict is about.
+# The scores and grades of all rerankers and judges for each judged pair.
 use rule on_cpu as judgements with:
     input:
         unpack(lambda w: paths.judge_tables(plan, w.benchmark, w.lang, w.part)),

@@ -1,5 +1,4 @@
-# The papers' figures beside a run's: a page of them, and what the report and the page of the probes
-# show of them.
+# Published numbers next to the run's: a page, and parts of the report and the page of probes.
 from psibench.papers.comparison import published_facts
 from psibench.papers.figures import (
     figure_files,
@@ -8,12 +7,12 @@ from psibench.papers.figures import (
     report_references,
 )
 
-# The papers' figures are of all their texts, and of the models themselves.
+# A run with `limit` or `stand_ins` is not comparable to the papers.
 compared = {} if settings.notice else plan.benchmarks
 compared_sections = {
     name: planned.section for name, planned in compared.items() if planned.has_queries
 }
-# For the report: tables in its panels, and pages that it links, with their names.
+# For the report: tables in its panels, and linked pages with their names.
 references = report_references()
 linked_pages = (
     {"results/published.html": "Beside the papers’ figures"}

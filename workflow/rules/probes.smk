@@ -1,4 +1,4 @@
-# Probes: texts changed at known places, what becomes of their vectors. Target: `probes`.
+# Probes: change texts at known positions and measure the change of their vectors. Target: `probes`.
 
 
 rule probes:
@@ -28,7 +28,7 @@ use rule on_gpu as probe with:
     wildcard_constraints:
         model=patterns["encoded"],
     resources:
-        # The texts of a searched corpus are in memory.
+        # A searched corpus is held in memory.
         **needs(0, 6, minutes=240, more=lambda w: jobs.encoder_mib(plan, w.model)),
         **on_device,
         tokens_per_batch=lambda w: jobs.tokens_per_batch(plan, w.model),

@@ -1,7 +1,7 @@
 # Vectors and runs.
 
 
-# Where snakemake runs, so that jobs need no network. The files lie in the hub's own cache.
+# Runs in the snakemake process, so that jobs need no internet. The files are in the hub's cache.
 use rule on_cpu as download with:
     output:
         manifest=f"{settings.store}/checkpoints/{{checkpoint}}.json",
@@ -21,7 +21,7 @@ use rule on_cpu as download with:
         stage=STAGES["download"],
 
 
-# One job encodes all texts of a language, or a slice of them by their address.
+# A job encodes all texts of a language, or a slice of them by their hash.
 use rule on_gpu as encode with:
     input:
         corpora=tables("corpus"),
@@ -37,8 +37,9 @@ use rule on_gpu as encode with:
         model=patterns["encoded"],
     priority: encode_priority()
     resources:
-        # Texts are read in blocks; measured: 0.8 to 1.3 kB per text for ids, keys and the store's
-        # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits double.
+        # Texts are read in blocks. Measured: 0.8 to 1.3 kB per text for ids, keys and the store's
+        # index, 2.3 MB per MB of documents of 200 words. Weights saved in 16 bits take twice their
+        # size.
         **needs(
             lambda w: jobs.encoder_mib(plan, w.model),
             5,
@@ -59,7 +60,7 @@ use rule on_gpu as encode with:
         stage=STAGES["encode"],
 
 
-# Vectors that a service makes: no GPU, but a network and a key.
+# Vectors of an embedding API: needs no GPU, but internet and a key.
 use rule on_cpu as embed_api with:
     input:
         corpora=tables("corpus"),
@@ -100,7 +101,7 @@ use rule on_cpu as search_lexical with:
     wildcard_constraints:
         model=patterns["lexical"],
     resources:
-        # One domain at a time; measured: 33 MB per MB of its corpus.
+        # One domain at a time. Measured: 33 MB per MB of its corpus.
         **needs(4000, 40, of=largest_share, minutes=240),
     params:
         entry=entry,
@@ -115,7 +116,7 @@ use rule on_gpu as search_vectors with:
     input:
         query_encodings=encodings(query_lang),
         corpus_encodings=encodings(corpus_lang),
-        # Which of these texts are the benchmark's own, where they are another's encodings.
+        # The benchmark's texts, if the encodings belong to a view with more texts.
         own_queries=own_texts("queries", query_lang),
         own_corpus=own_texts("corpus", corpus_lang),
     output:
@@ -128,8 +129,8 @@ use rule on_gpu as search_vectors with:
         model=patterns["vector"],
     priority: encode_priority(corpus_lang)
     resources:
-        # The store is read in blocks; measured over the start: 450 MB at 300,000 documents, 600 MB
-        # at a million, and up to twice the blocks; best documents take 12 bytes each.
+        # The store is read in blocks. Measured after start-up: 450 MB for 300,000 documents, 600 MB
+        # for a million, plus up to two blocks; each top document takes 12 bytes.
         **needs(6000, 10, more=2 * settings.search.block_mib, minutes=240),
         block_mib=settings.search.block_mib,
         device=settings.search.device,
@@ -143,7 +144,7 @@ use rule on_gpu as search_vectors with:
         stage=STAGES["search_vectors"],
 
 
-# The best documents of a first stage in the order of a reranker.
+# Reranks the top documents of a first stage.
 use rule on_gpu as rerank with:
     input:
         first_stage=lambda w: paths.first_stage(
@@ -155,7 +156,7 @@ use rule on_gpu as rerank with:
         checkpoint=outside(own_reranker_files),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
-        # What it reads of each query's positive: beside another query it is another part.
+        # How much of each query's positive the reranker reads, which depends on the query.
         seen="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.seen.parquet",
     log:
         "logs/{benchmark}/rerank/{model}/{query_lang}/{corpus_lang}.log",
@@ -176,7 +177,7 @@ use rule on_gpu as rerank with:
         stage=STAGES["rerank"],
 
 
-# Several models' runs as one.
+# Fuses the runs of several models.
 use rule on_cpu as fuse with:
     input:
         runs=collect(
@@ -191,7 +192,7 @@ use rule on_cpu as fuse with:
         judged=tables("queries", corpus_lang),
     output:
         run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
-        # How far into each query's positive any of them read.
+        # How much of each query's positive any of the models reads.
         seen="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.seen.parquet",
     log:
         "logs/{benchmark}/fuse/{model}/{query_lang}/{corpus_lang}.log",
@@ -207,7 +208,7 @@ use rule on_cpu as fuse with:
         stage=STAGES["fuse"],
 
 
-# Rankings that somebody else's system made: files of the user's.
+# Rankings of another system, from the user's files.
 use rule on_cpu as import_run with:
     input:
         files=outside(external_run_files),

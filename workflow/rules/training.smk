@@ -1,4 +1,4 @@
-# Bases trained under distributions of where the evidence is; evaluated as any other model.
+# Base models trained on different distributions of evidence positions, evaluated like other models.
 
 
 use rule on_cpu as sample_training with:
@@ -16,7 +16,7 @@ use rule on_cpu as sample_training with:
     benchmark:
         "benchmarks/sample_training/{training}.tsv"
     resources:
-        # Words of the pool are compared with those of the tests: 1,000 documents a second.
+        # Compares the words of the pool with the words of the tests, 1,000 documents per second.
         **needs(2000, 10),
     params:
         domains=pool_domains,
@@ -28,7 +28,7 @@ use rule on_cpu as sample_training with:
         stage=STAGES["sample_training"],
 
 
-# One job a base, distribution and seed.
+# One job per base, distribution and seed.
 use rule on_gpu as train_model with:
     input:
         pairs=rules.sample_training.output.pairs,
@@ -42,12 +42,12 @@ use rule on_gpu as train_model with:
         "logs/train_model/{training}/{trained}.log",
     benchmark:
         "benchmarks/train_model/{training}/{trained}.tsv"
-    # Of several small jobs on few cores each is faster alone on one.
+    # On a CPU, several small jobs with one core each are faster than one with all.
     threads: 4 if jobs.gpus(plan) else 1
     resources:
         **needs(lambda w: jobs.training_mib(plan, w.trained), minutes=1440),
         **on_device,
-        # How often it saves changes nothing in the result.
+        # A resource, not a parameter: it does not change the result.
         save_minutes=leaf("settings", "save_minutes"),
     params:
         content=content("train_model", base_files),

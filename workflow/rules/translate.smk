@@ -1,5 +1,5 @@
-# Other languages: parts of texts are translated, joined, cleaned (rule `data`), and graded by sample.
-# {lang} is the language translated to, but for text_parts.
+# Translations: parts of texts are translated, joined and cleaned (rule `data`); a sample is graded.
+# {lang} is the target language, except in text_parts.
 
 
 use rule on_cpu as text_parts with:
@@ -98,7 +98,7 @@ use rule on_cpu as quality with:
         stage=STAGES["quality"],
 
 
-# Several translators on one sample of the source, before or beside the benchmark's own translation.
+# Compares several translators on a sample of the source.
 use rule on_cpu as translator_sample with:
     input:
         corpora=tables("corpus", source_lang),

@@ -1,12 +1,12 @@
-# Candidates become queries only where rerankers agree, and then a language model: scores, grades.
-# An audit by a language model says how good the margin is.
+# Candidates become queries if rerankers accept them (scores), and then a language model (grades).
+# An audit by a language model measures how well the margin decides.
 
 
 use rule on_gpu as score_parts with:
     input:
         documents=rules.sample.output.documents,
         candidates=candidates_before("verify"),
-        # One after the other, the cheapest first: what is decided is not scored again.
+        # Rerankers run in order, the cheapest first; later ones skip decided candidates.
         earlier=earlier_scores("verify"),
         checkpoint=outside(reranker_files),
     output:
@@ -57,7 +57,7 @@ use rule on_cpu as verify with:
         stage=STAGES["verify"],
 
 
-# The same by margin, with the counts by threshold and by length bin.
+# Verification by margin (`rule: margin`), with counts by threshold and by length bin.
 use rule verify as verify_margin with:
     output:
         **step_tables("verify", "dropped", "flow"),

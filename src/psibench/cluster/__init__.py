@@ -1,1 +1,1 @@
-"""What surrounds jobs, here and on a cluster: log, locks, one head process at a time, none lost."""
+"""Logs, locks and stop signals of jobs and of the head process, on one machine or a cluster."""

@@ -1,10 +1,10 @@
-"""Whether outside files hold what they held: their bytes decide what runs again, not their dates.
+"""Hashes of files outside of results/: their content, not their dates, decides what runs again.
 
-Snakemake compares the checksum of an input only if its date is newer than the outputs, and
-``cp -p``, ``rsync -a``, ``tar`` and ``git`` bring changed files with older dates. The rules
-therefore have one hash of all their outside files as a parameter. A record in the store holds
-the hash of each file beside its size, dates and inode, so that a file is read again only if one
-of these changed.
+Snakemake compares the checksum of an input only if its date is newer than the outputs, but
+``cp -p``, ``rsync -a``, ``tar`` and ``git`` can write changed files with older dates. The rules
+therefore have a hash of all their outside files as a parameter. A record in the store has the hash
+of each file with its size, dates and inode, so that a file is hashed again only if one of these
+changed.
 """
 
 import hashlib
@@ -23,35 +23,35 @@ from psibench.tables.atomic import write_text
 from psibench.tables.hashing import hash_file
 
 MADE = "results/"
-"""Where the rules write; beside it only the manifests of downloads."""
+"""Folder of the rules' outputs; only the manifests of downloads are elsewhere."""
 MISSING = "missing"
 SETTLED_NS = 2_000_000_000
-"""Age from which a file's dates tell two versions apart: the coarsest clock of a file system."""
+"""Smallest age at which a file's dates identify its version, given file systems' coarse clocks."""
 
 MOST_AHEAD_S = 60.0
-"""By which a file may be dated in the future: its jobs take longer than that."""
+"""Tolerated offset of a file's date in the future; jobs that read the file take longer."""
 
 Stamp = list[int]
-"""Size, date of the content and of the entry in nanoseconds, and inode of a file."""
+"""Size in bytes, mtime and ctime in nanoseconds, and inode of a file."""
 
 
 def is_outside(path: str) -> bool:
-    """Say whether no rule makes a file."""
+    """Return whether a file is not the output of a rule."""
     manifests = os.environ[FOLDER_VARIABLE]
     return not path.startswith(MADE) and not Path(path).absolute().is_relative_to(manifests)
 
 
 def refuse_future_dates(paths: Iterable[str]) -> None:
-    """Refuse outside files that are dated in the future; those that are not there are no matter.
+    """Refuse files with a date in the future; missing files are ignored.
 
-    When a job has ended, Snakemake removes outputs that are older than an input of it, `ancient`
-    ones included.
+    After a job, Snakemake removes outputs that are older than its inputs, including `ancient`
+    inputs. Future dates come from machines with a wrong clock, or from archives of another time
+    zone.
 
     Raises
     ------
     InputError
-        Naming the first file, its date and how many there are. A machine whose clock is ahead, or
-        an archive in another time zone, gives such dates.
+        With the first file, its date, and the number of such files.
     """
     latest, ahead = time.time() + MOST_AHEAD_S, list[tuple[str, float]]()
     for path in paths:
@@ -68,16 +68,16 @@ def refuse_future_dates(paths: Iterable[str]) -> None:
         more = f" ({len(ahead):,} such files)"
         remedy = f"find {shlex.quote(os.path.relpath(folder))} -type f -exec touch {{}} +"
     raise InputError(
-        f"{path}: dated {date}, which is in the future{more}; Snakemake would remove everything "
-        f"that is made of it. Its content counts, not its date: run `{remedy}`"
+        f"{path}: its date {date} is in the future{more}; Snakemake would remove all outputs that "
+        f"depend on it. The content counts, not the date: to set it to now, run `{remedy}`"
     )
 
 
 def outside_content(paths: Iterable[str]) -> str:
-    """Return one hash of the outside files among some inputs, by their paths and bytes.
+    """Return one hash of the paths and contents of the outside files among some inputs.
 
-    The order of the files and their dates do not count; a file that is not there is `MISSING`.
-    The hash of each file is read from the record in the store, and stored there.
+    It does not depend on the files' order or dates; a missing file has the content `MISSING`.
+    Reuses and updates the record of hashes in the store.
     """
     outside = sorted({path for path in paths if is_outside(path)})
     if not outside:
@@ -90,21 +90,21 @@ def outside_content(paths: Iterable[str]) -> str:
             content = _file_hash(os.path.abspath(path), known, new)
         digest.update(os.fsencode(path) + f"\0{content}\n".encode())
     if new:
-        with suppress(OSError):  # a store that cannot be written: the files are hashed again
-            # Other jobs may have added files since; an entry that is lost is hashed again.
+        with suppress(OSError):  # without a writable store, the next job hashes the files again
+            # Reads again, as other jobs may have added files; lost entries are hashed again.
             write_text(json.dumps(_read(record) | new), record)
     return f"content of {len(outside)} outside files sha256:{digest.hexdigest()}"
 
 
 def refuse_changed(paths: Iterable[str], before: str) -> None:
-    """Raise InputError if outside files changed since a job began, ``before`` being their hash."""
+    """Raise InputError if the hash of the outside files is not ``before``, the one at the start."""
     paths = list(paths)
     if outside_content(paths) != before:
         outside = [path for path in paths if is_outside(path)]
         newest = max(filter(os.path.exists, outside), key=lambda path: os.stat(path).st_ctime_ns)
         raise InputError(
-            f"a file changed while this job read it (the last to change: {newest}); its output is "
-            "not kept. Run again once the files are complete"
+            f"an input file changed during this job (the last one: {newest}), so its output is "
+            "discarded. Run again when the files are complete"
         )
 
 
@@ -115,7 +115,7 @@ def _file_hash(
     if path in known and known[path][0] == stamp:
         return known[path][1]
     content = hash_file(path)
-    # A file that was written a moment ago may change again without another date.
+    # A file that was just written may change again without a new date.
     if _stamp(path) == stamp and max(stamp[1:3]) < now - SETTLED_NS:
         new[path] = stamp, content
     return content
@@ -127,7 +127,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def _read(record: Path) -> dict[str, tuple[Stamp, str]]:
-    """Read the record; one that is not there or is damaged is empty."""
+    """Read the record; empty if it is missing or damaged."""
     try:
         return _parse(record, tuple(_stamp(str(record))))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a head process does before it starts jobs, and what these find in their environment."""
+"""Start and stop of the head process, and the environment of its jobs."""
 
 import logging
 import os
@@ -21,41 +21,41 @@ from psibench.models.manifests import FOLDER_VARIABLE
 
 SOURCE = Path(__file__).resolve().parents[2]
 RUN_NAME = re.compile(r"(?:[A-Za-z0-9_-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""snakemake-executor-plugin-slurm 2.8 names the jobs of a run by a uuid, behind a prefix if one is
-set (its ``run_uuid``)."""
+"""Matches the job name of a run: snakemake-executor-plugin-slurm 2.8 uses a uuid (``run_uuid``),
+with an optional prefix."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _stopped_by: list[signal.Signals] = []
 
 
 def set_environment(store: str | Path) -> None:
-    """Say where downloaded checkpoints and psibench itself are.
+    """Set the variables with which jobs find downloaded checkpoints and psibench.
 
-    In an environment of ``--sdm conda`` psibench is not installed: the folder of a checkout goes
-    before what PYTHONPATH has. Beside an installed one is all that is installed with it, which must
-    not come before an environment's own; Snakemake lets its scripts look there last.
+    The environments of ``--sdm conda`` do not contain psibench, so the folder of a checkout is put
+    in front of PYTHONPATH. The folder of an installed psibench is not: it contains other packages,
+    which must not override those of the environment. Snakemake adds that folder last itself.
     """
     if not IS_INSTALLED:
         others = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
         os.environ["PYTHONPATH"] = os.pathsep.join(
-            dict.fromkeys([str(SOURCE), *others])  # a job's own snakemake comes here, too
+            dict.fromkeys([str(SOURCE), *others])  # once, as the snakemake of a job also runs this
         )
-    # Of a head, for jobs that it runs itself; a job of SLURM outlives the head and has its own
-    # snakemake, which comes here.
+    # Only local jobs of a head end with it. A SLURM job outlives the head, and its snakemake also
+    # runs this function.
     os.environ.pop(HEAD_VARIABLE, None)
     os.environ[FOLDER_VARIABLE] = str(Path(store).absolute() / "checkpoints")
     # A job is `python -m snakemake`, which would import a yaml.py of the working directory.
     os.environ["PYTHONSAFEPATH"] = "1"
-    # Bars of libraries; jobs tell their progress in lines (psibench.progress).
+    # No progress bars of libraries: jobs log lines instead (psibench.progress).
     os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None:
-    """Lock the store and the working directory, and look for SLURM jobs left by another head.
+    """Lock the store and the working directory, and refuse if SLURM has jobs of an earlier run.
 
-    Jobs that this process runs itself, not SLURM, end when its lock does.
+    The local jobs of this process end when it releases the lock; SLURM jobs continue.
 
-    Raises InputError if another head is at work, or SLURM has jobs of an earlier one.
+    Raises InputError if another head is running, or SLURM has jobs of an earlier one.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def start_head(store: str | Path, workdir: str | Path, *, executor: str) -> None
 
 
 def stop_on_signals() -> None:
-    """Let SIGTERM and Ctrl-C end this head's run in order, from the main thread.
+    """Make SIGTERM and Ctrl-C end this run cleanly; call in the main thread.
 
-    A signal that is ignored stays so: a script starts what it runs in the background like that.
+    Ignored signals stay ignored, e.g. SIGINT in a background process of a script.
     """
     for number in STOP_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -79,58 +79,60 @@ def stop_on_signals() -> None:
 
 
 def stop_signal() -> signal.Signals | None:
-    """Return the signal that told this head to end its run, if one did."""
+    """Return the signal that stopped this run, if any."""
     return next(iter(_stopped_by), None)
 
 
 def _stop(number: int, *_: object) -> NoReturn:
-    """End the run on SIGTERM as on Ctrl-C, and tell its jobs to end; a handler.
+    """Handle SIGTERM and SIGINT: stop the local jobs and raise KeyboardInterrupt.
 
-    Snakemake's own handler of SIGTERM waits for all running jobs, and takes a lock that its
-    scheduler may hold in the same thread: then it waits for ever. KeyboardInterrupt, which the
-    scheduler catches, makes it cancel jobs on a cluster; `end_jobs` reaches those on this machine.
+    Snakemake's handler of SIGTERM waits for all running jobs, and can deadlock on a lock that its
+    scheduler holds in the same thread. The scheduler catches KeyboardInterrupt and cancels jobs on
+    a cluster; `end_jobs` stops jobs on this machine.
     """
     _stopped_by.append(signal.Signals(number))
     for one in STOP_SIGNALS:
         signal.signal(one, signal.SIG_DFL)
-    told = (
-        f"psibench: {_stopped_by[0].name} received. The jobs end once what is under way is stored; "
-        "then the same command goes on from there. A second signal ends this process at once.\n"
+    message = (
+        f"psibench: received {_stopped_by[0].name}; the jobs store their current work and end. "
+        "The same command continues from there. A second signal ends this process at once.\n"
     )
-    with suppress(OSError):  # no print: the signal may have come within one
-        os.write(2, told.encode())
-    # What Snakemake says of jobs that were told to end reads as if they had failed.
+    with suppress(OSError):  # not print, which the signal may have interrupted
+        os.write(2, message.encode())
+    # Snakemake would report the stopped jobs as failed.
     logging.disable(logging.CRITICAL)
     end_jobs()
     raise KeyboardInterrupt
 
 
 def refuse_queued_jobs(folder: str | Path) -> None:
-    """Refuse to start where SLURM has jobs of an earlier run in a working directory.
+    """Raise InputError if SLURM has jobs of an earlier run in a working directory.
 
-    Raises InputError if there are any, or squeue fails.
+    Also raises InputError if squeue is missing or fails.
     """
     command = ["squeue", "--noheader", f"--user={os.getuid()}", "-o", "%i\x1f%j\x1f%Z"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except FileNotFoundError as error:
         raise InputError(
-            "SLURM is not installed on this machine: no squeue is on PATH. Run where jobs are "
-            "submitted, or without `--profile slurm`"
+            "SLURM is not installed on this machine: squeue is not on PATH. Run on a login node, "
+            "or without `--profile slurm`"
         ) from error
     except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or error
-        raise InputError(f"squeue failed ({said}); is SLURM's controller up? Try again") from error
+        reason = getattr(error, "stderr", None) or error
+        raise InputError(
+            f"squeue failed ({reason}). Check that SLURM's controller is running, and try again"
+        ) from error
     wanted = os.path.realpath(folder)
     rows = [[part.strip() for part in line.split("\x1f")] for line in listed.stdout.splitlines()]
     jobs = [
         number
-        for number, name, place in rows
-        if RUN_NAME.fullmatch(name) and os.path.realpath(place) == wanted
+        for number, name, directory in rows
+        if RUN_NAME.fullmatch(name) and os.path.realpath(directory) == wanted
     ]
     if jobs:
         raise InputError(
-            f"{folder}: SLURM jobs of an earlier run are still active, {len(jobs)} in all. Both "
-            "runs would write the same files. Wait for them (what they make is kept), or end them, "
-            f"then start again: scancel {' '.join(jobs)}"
+            f"{folder}: {len(jobs)} SLURM jobs of an earlier run are still active, and both runs "
+            "would write the same files. Wait for these jobs (their results are kept) or cancel "
+            f"them, then start again: scancel {' '.join(jobs)}"
         )

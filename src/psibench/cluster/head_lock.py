@@ -1,9 +1,9 @@
-"""One head process per store and per working directory; its local jobs end with it.
+"""Locks that allow one head process per store and per working directory; local jobs end with it.
 
 The head is the snakemake that starts jobs. It holds a lock on a file in the store and on one in
-the working directory until it ends; the kernel frees them however it ends. Processes that it
-starts do not hold them; its local jobs watch the second one. Across hosts this is as good as the
-file system's flock: NFS has it (since Linux 2.6.12), Lustre if mounted with `flock`.
+the working directory until it ends; the kernel releases them even if it is killed. Processes that
+it starts do not inherit the locks, but its local jobs watch the second one. Across hosts the locks
+work if the file system has flock: NFS does (since Linux 2.6.12), Lustre if mounted with `flock`.
 """
 
 import errno
@@ -23,24 +23,24 @@ from psibench.errors import InputError
 STORE_LOCK = "head.lock"
 FOLDER_LOCK = Path(".snakemake") / "psibench-head.lock"
 HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
-"""Where a job finds the file that its head keeps locked; not set where the job outlives it."""
+"""Environment variable with the head's lock file; not set for jobs that outlive the head."""
 UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 TRIES, PAUSE_S = 5, 0.1
-"""A check of a lock takes it for a moment: others try again."""
+"""Number of attempts and pause between them: a check of a lock holds it for a moment."""
 
 logger = logging.getLogger("psibench")
 
 _held: dict[Path, int] = {}
-"""Locked file -> open file, of this process."""
+"""Locks of this process: path -> file descriptor."""
 
 
 def acquire(store: str | Path, workdir: str | Path) -> None:
-    """Hold the locks of a store and a working directory until this process ends.
+    """Lock a store and a working directory until this process ends.
 
-    On a file system without flock that is logged, and nothing is held.
+    On a file system without flock, only logs a warning.
 
-    Raises InputError if another head holds one of them, or a lock file cannot be written; then none
-    is held.
+    Raises InputError if another head holds one of the locks, or a lock file cannot be written; then
+    neither is held.
     """
     locked = []
     try:
@@ -55,25 +55,25 @@ def acquire(store: str | Path, workdir: str | Path) -> None:
 
 
 def lock_paths(store: str | Path, workdir: str | Path) -> tuple[Path, Path]:
-    """Return the two files that a head locks: the store's, and the working directory's."""
+    """Return the two files that a head locks, in the store and in the working directory."""
     folder = Path(workdir).resolve()
     return (folder / store).resolve() / STORE_LOCK, folder / FOLDER_LOCK
 
 
 def end_jobs() -> None:
-    """Let the jobs that this head runs itself end, as if it were gone: they store what they have.
+    """Stop the local jobs by releasing the lock that they watch; they store finished work first.
 
-    The lock of the store stays, so that no other head begins before they have ended.
+    Keeps the lock of the store, so that no other head starts before they end.
     """
     for path in [path for path in _held if path.name == FOLDER_LOCK.name]:
         os.close(_held.pop(path))
 
 
 def end_with_head() -> None:
-    """Send this process SIGTERM once the head that waits for it is gone, by SIGKILL too.
+    """Send this process SIGTERM when its head ends, even if the head is killed.
 
-    A thread waits for the head's lock. Where there is no head, or the file system has no locks,
-    nothing is watched.
+    A thread waits for the head's lock. Does nothing without a head, or without locks of the file
+    system.
     """
     if path := os.environ.get(HEAD_VARIABLE):
         threading.Thread(target=_await_end, args=(path,), daemon=True).start()
@@ -84,9 +84,9 @@ def _await_end(path: str) -> None:
         with open(path, encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
     except OSError as error:
-        logger.info("%s: whether the head is alive is not known (%s)", path, error.strerror)
+        logger.info("%s: cannot watch the head process (%s)", path, error.strerror)
         return
-    logger.warning("the snakemake that runs this job is gone, or was told to end: the job ends")
+    logger.warning("the snakemake that runs this job has ended or was stopped: this job stops")
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -96,7 +96,8 @@ def _lock(path: Path, workdir: str | Path) -> int:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be written ({error.strerror}); a run locks its store and its folder"
+            f"{path}: cannot be written ({error.strerror}); a run locks its store and its folder, "
+            "so both must be writable"
         ) from error
     try:
         _take(handle, path)
@@ -117,12 +118,12 @@ def _lock(path: Path, workdir: str | Path) -> int:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # containers run with ids that no passwd file has
+    except (KeyError, OSError):  # in containers, a user id may have no passwd entry
         return f"user {os.getuid()}"
 
 
 def _take(handle: int, path: Path) -> None:
-    """Lock a file, as far as there are locks; refuse if another process has it."""
+    """Lock a file if the file system has locks; raise InputError if another process holds it."""
     for left in reversed(range(TRIES)):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,26 +135,26 @@ def _take(handle: int, path: Path) -> None:
             if error.errno not in UNSUPPORTED:
                 raise InputError(f"{path}: cannot be locked ({error.strerror})") from error
             logger.warning(
-                "%s: the file system has no locks (%s); see to it yourself that no two runs use "
-                "the same store or folder",
+                "%s: the file system has no locks (%s); make sure that no two runs use the same "
+                "store or folder",
                 *(path, error.strerror),
             )
             return
-    what = "this store" if path.name == STORE_LOCK else "this folder"
+    locked = "this store" if path.name == STORE_LOCK else "this folder"
     raise InputError(
-        f"another run uses {what} ({path.parent}): {_read(handle)}. Two at once would write the "
-        "same files. Wait for it, or `kill` its process: the lock goes with it. A run in another "
-        "folder with another `store` can go on beside it."
+        f"another run uses {locked} ({path.parent}): {_read(handle)}. Two runs would write the "
+        "same files. Wait for the other run, or `kill` its process, which releases the lock. A run "
+        "in another folder with another `store` can run at the same time."
     )
 
 
 def _read(handle: int) -> str:
-    """Return who wrote a lock file."""
-    return os.pread(handle, 4096, 0).decode(errors="replace") or "it has not said which"
+    """Return the description of the process that holds a lock."""
+    return os.pread(handle, 4096, 0).decode(errors="replace") or "an unknown process"
 
 
 def _forget() -> None:
-    """Close the locks in a forked process: they stay with the one that took them."""
+    """Close the lock files in a forked process; its parent keeps the locks."""
     for handle in _held.values():
         os.close(handle)
     _held.clear()

@@ -1,4 +1,4 @@
-"""What surrounds a stage when it runs as a job: logging, threads, and errors in plain words."""
+"""Run a stage as a job: logging, threads, and errors without tracebacks."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ INPUT_ERROR_STATUS = 2
 
 
 def run_stage(asked: StageVersion, given: RuleJob) -> None:
-    """Run a rule's stage as a job; of the stages, its module alone is imported."""
+    """Run a rule's stage as a job; imports only the module of this stage."""
     with job(given.log[0], threads=given.threads):
         with importing():
             import_module(asked.module)
@@ -36,59 +36,59 @@ def run_stage(asked: StageVersion, given: RuleJob) -> None:
 
 @contextmanager
 def job(log: str | Path | None = None, *, threads: int | None = None) -> Iterator[None]:
-    """Run a stage: log to ``log``, bound its threads, turn InputError into exit code 2.
+    """Run a stage: log to ``log``, limit its threads, and turn errors into exit codes.
 
-    The message of an InputError goes to the log and to stderr, without a traceback. A job that
-    has to end early (``Stopped``) says why in the same way and exits with 75, for the workflow to
-    run it again. A full disk ends it with 2 and the file's name. Any other exception is a bug: its
-    traceback goes to both.
+    An InputError exits with 2, its message without a traceback in the log and on stderr; so do a
+    missing optional package and a full disk. A job that has to stop early (``Stopped``) exits with
+    75, so that the workflow runs it again. Any other exception is a bug, with its traceback in the
+    log and on stderr.
 
-    If the process that waits for it is gone, it is told to end.
+    The job also stops if the head process ends.
     """
     _log_to(log)
     if threads is not None:
         _limit_threads(threads)
     logger = logging.getLogger("psibench")
-    _tell_place(logger)
+    _log_node(logger)
     try:
         with signals_stop_job():
             end_with_head()
             yield
     except InputError as error:
         logger.error("%s", error)
-        _say(log, f"error: {error}")
+        _print(log, f"error: {error}")
         raise SystemExit(INPUT_ERROR_STATUS) from None
     except ModuleNotFoundError as error:
         if (needs := missing_extra(error)) is None:
             logger.exception("failed")
             raise
         logger.error("this job %s", needs)
-        _say(log, f"error: this job {needs}")
+        _print(log, f"error: this job {needs}")
         raise SystemExit(INPUT_ERROR_STATUS) from None
     except Stopped as reason:
-        told = f"stopped: {reason}. What is finished is stored; run again to go on."
-        logger.warning("%s", told)
-        _say(log, told)
+        message = f"stopped: {reason}. Finished work is stored; run again to continue."
+        logger.warning("%s", message)
+        _print(log, message)
         raise SystemExit(STOPPED_STATUS) from None
     except Exception as error:
         if not is_full(error):
             logger.exception("failed")
             raise
         where = getattr(error, "filename", None) or "a file of this job"
-        told = (
-            f"{where}: the disk is full, or your quota is used up. Nothing that was finished is "
-            "lost: free some space, or move the folder, and run again to go on."
+        message = (
+            f"{where}: the disk is full, or your quota is used up. Finished work is stored: free "
+            "some space, or move the folder, and run again to continue."
         )
-        logger.error("%s", told)
-        _say(log, f"error: {told}")
+        logger.error("%s", message)
+        _print(log, f"error: {message}")
         raise SystemExit(INPUT_ERROR_STATUS) from None
     finally:
         for handler in logging.getLogger().handlers:
             handler.flush()
 
 
-def _tell_place(logger: logging.Logger) -> None:
-    """Log where a cluster runs this job, and which GPU it gave."""
+def _log_node(logger: logging.Logger) -> None:
+    """Log the node and GPU of a SLURM job."""
     if job_id := os.environ.get("SLURM_JOB_ID"):
         logger.info(
             "SLURM job %s, node %s, partition %s, CUDA_VISIBLE_DEVICES=%s",
@@ -99,14 +99,14 @@ def _tell_place(logger: logging.Logger) -> None:
         )
 
 
-def _say(log: str | Path | None, message: str) -> None:
-    """Print to stderr, unless the logger has just written there."""
+def _print(log: str | Path | None, message: str) -> None:
+    """Print to stderr, unless the log goes there."""
     if log is not None:
         print(f"psibench: {without_keys(message)}", file=sys.stderr)
 
 
 class WithoutKeys(logging.Formatter):
-    """Hides keys in what is logged, tracebacks included."""
+    """A formatter that hides secret keys, also in tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as text."""
@@ -128,8 +128,8 @@ def _limit_threads(threads: int) -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"):
         os.environ[name] = str(threads)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # Threads that wait sleep: where something else wants their core they would spin until it lets
-    # go, two thirds of the CPU time of small batches on two busy cores.
+    # Waiting threads sleep. Spinning took two thirds of the CPU time of small batches on two busy
+    # cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if "torch" in sys.modules:
         import torch

@@ -1,4 +1,4 @@
-"""Whose the tables over all benchmarks are: a run does not replace those of another config."""
+"""Record which config made the tables over all benchmarks; other configs must not replace them."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from psibench.errors import InputError
 from psibench.tables.atomic import write_text
 
 TABLES = ("results/psi_table.parquet", "results/probe_table.parquet")
-"""The tables over all benchmarks: the other files in results/ itself are made of these, or with
+"""Tables over all benchmarks; the other files directly in results/ depend on them or are made with
 them."""
 RECORD = Path(".snakemake") / "psibench-configs.json"
-"""Table -> the config files of the run that made it last; none of the embedded default."""
+"""File that maps tables to the config files of their last run; empty for the embedded default."""
 FORCE_VARIABLE = "PSIBENCH_FORCE"
-"""Set to replace what is there."""
+"""Environment variable that allows replacing tables of another config."""
 STAND_INS = "stand_ins: true"
-"""Recorded among the config files of a run with stand-ins."""
+"""Recorded with the config files of a run with stand-ins."""
 REFUSED = "tables of another config: "
 
 
@@ -30,11 +30,11 @@ def claim_tables(
     configs: Sequence[str | Path],
     stand_ins: bool = False,
 ) -> None:
-    """Refuse to replace the tables of another config; record whose they will be.
+    """Record the config of the tables that a run makes; refuse to replace another config's tables.
 
-    A table is another config's if no benchmark in it is one of the run's, and the run that made it
-    had no config file in common with this one: an edited config is the same one. Tables of
-    stand-ins and others do not replace each other.
+    A table belongs to another config if it has none of the run's benchmarks, and its run and this
+    one share no config file (an edited config stays the same config). Tables with and without
+    stand-ins also do not replace each other.
 
     Raises InputError if such a table would be replaced and `FORCE_VARIABLE` is not set.
 
@@ -47,7 +47,7 @@ def claim_tables(
     configs
         The run's config files.
     stand_ins
-        Whether stand-ins run in the place of its models.
+        Whether the run uses stand-ins.
     """
     ours = [str(Path(path).resolve()) for path in configs]
     recorded, replaced = _read(), [table for table in TABLES if table in made]
@@ -58,10 +58,10 @@ def claim_tables(
         if there and not is_ours and not os.environ.get(FORCE_VARIABLE):
             of = "another config" if theirs is None else ", ".join(theirs) or "the embedded default"
             raise InputError(
-                f"{REFUSED}{table} is of {of}, benchmarks {', '.join(sorted(there))}; this run has "
-                f"{', '.join(sorted(benchmarks))} and would replace it, and the pages beside it. "
-                "Run in another folder, or give `psibench run --force` (`make ... FORCE=1`, or "
-                f"{FORCE_VARIABLE}=1 before snakemake). The folders results/BENCHMARK stay"
+                f"{REFUSED}{table} was made by {of}, with benchmarks {', '.join(sorted(there))}. "
+                f"This run has {', '.join(sorted(benchmarks))} and would replace the table and its "
+                "pages. Run in another folder, or use `psibench run --force` (`make ... FORCE=1`, "
+                f"or {FORCE_VARIABLE}=1 with snakemake), which keeps the folders results/BENCHMARK"
             )
     if replaced:
         ours += [STAND_INS] if stand_ins else []
@@ -69,7 +69,7 @@ def claim_tables(
 
 
 def _benchmarks(table: str) -> set[str]:
-    """Return the benchmarks in a table; none of one that is not there or cannot be read."""
+    """Return the benchmarks in a table; empty if it is missing or cannot be read."""
     with suppress(OSError, pl.exceptions.PolarsError):
         return set(pl.read_parquet(table, columns=["benchmark"]).get_column("benchmark"))
     return set()

@@ -1,1 +1,1 @@
-"""The composed config and what follows from it: a run's plan, its paths, what a job is given."""
+"""The merged config and the plan of a run: paths, parameters and resources of jobs, estimates."""

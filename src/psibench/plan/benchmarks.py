@@ -1,7 +1,8 @@
-"""The benchmarks of a config and what follows from their sections alone, computed once.
+"""The benchmarks of a config with everything that their sections determine, computed once.
 
-Languages, domains and language pairs; the tasks of language models, who is asked and in how many
-shards; the steps, and the names of the tables on the way. A view has all that its benchmark has.
+A planned benchmark knows its languages, domains and language pairs, its tasks (which language
+model does each, in how many shards), its steps, and the paths of its intermediate tables. A view
+has the same attributes as its benchmark.
 """
 
 from collections.abc import Iterator
@@ -49,20 +50,20 @@ TRANSLATOR, JUDGE_TRANSLATOR = SAMPLED
 
 @dataclass(frozen=True)
 class Gathered:
-    """Errors of a config: files it names that are missing, and all others."""
+    """Errors of a config: missing files, and all other problems."""
 
     missing: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     @contextmanager
     def at(self, where: str) -> Iterator[None]:
-        """Note an error, its place in front, and go on."""
+        """Collect an InputError with ``where`` in front instead of raising it."""
         try:
             yield
         except InputError as error:
             noted = self.missing if isinstance(error, MissingError) else self.problems
-            if (said := str(error.under(where))) not in noted:
-                noted.append(said)
+            if (message := str(error.under(where))) not in noted:
+                noted.append(message)
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,13 @@ class PlannedTask:
     Attributes
     ----------
     section
-        Who is asked and how; of a translation less its languages (`PlannedBenchmark.asked`).
+        The language model and the prompt. For a translation task, `PlannedBenchmark.asked` adds
+        the languages.
     path, prompt
-        Its template; None of one that is not there.
+        The template; "" and None if it could not be read.
     shards
-        Jobs that share it in a language, at least one in each of its parts.
+        Number of jobs that share the task in a language; each part of the language has at least
+        one.
     """
 
     task: LlmTask
@@ -87,22 +90,22 @@ class PlannedTask:
 
     @property
     def translates(self) -> bool:
-        """Whether it belongs to a translation."""
+        """Whether this is a translation task."""
         return translation_task(self.task.name) is not None
 
 
 @dataclass(frozen=True)
 class PlannedBenchmark:
-    """A benchmark, or a view of one, with what follows from its section.
+    """A benchmark, or a view of one, with everything that its section determines.
 
     Attributes
     ----------
     base, view
-        The benchmark that a view is of, and which view; a benchmark's own id and "".
+        The id of the benchmark and the name of the view; "" for the benchmark itself.
     places
-        The domains in each language that it is read in; none of a release that is not there.
+        The domains of each native language; empty if a release is missing.
     tasks
-        By name, in order: those of the recipe, then those of the translation.
+        Tasks by name, in order: the recipe's, then the translation's.
     """
 
     id: str
@@ -114,7 +117,7 @@ class PlannedBenchmark:
 
     @cached_property
     def native(self) -> dict[str, list[str]]:
-        """The languages it is read in, in order, with their domains."""
+        """The languages of the source, in order, with their domains."""
         found: dict[str, list[str]] = {}
         for place in self.places:
             found.setdefault(place.language, []).append(place.domain)
@@ -122,19 +125,19 @@ class PlannedBenchmark:
 
     @cached_property
     def translated(self) -> list[str]:
-        """The languages it is translated to."""
+        """The languages that the benchmark is translated to."""
         return [] if self.section.translate is None else list(self.section.translate.to)
 
     @property
     def languages(self) -> list[str]:
-        """All languages: those it is read in, then its translations."""
+        """All languages: native ones, then translations."""
         return [*self.native, *self.translated]
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """The pairs (language of queries, of documents) it is evaluated on: one language, then two.
+        """The evaluated pairs (query language, corpus language): monolingual, then cross-lingual.
 
-        Views are evaluated in the languages that a benchmark is read in.
+        A view is evaluated in the native languages only.
         """
         if self.view:
             return [(language, language) for language in self.native]
@@ -147,14 +150,14 @@ class PlannedBenchmark:
 
     @property
     def evaluated_views(self) -> dict[str, str]:
-        """The views with rows of their own: sort -> id."""
+        """The views that are evaluated: name -> id."""
         return {view: view_id(self.base, view) for view in evaluated_views(self.section)}
 
     @cached_property
     def parts(self) -> dict[str, dict[str, list[str]]]:
-        """The parts of each language on the way to the benchmark: see `parts_of`.
+        """The parts that each language is cut into, with their domains (see `parts_of`).
 
-        A translation has those of the language it is made from.
+        A translation has the parts of its source language.
         """
         found = {lang: parts_of(self.section, domains) for lang, domains in self.native.items()}
         source = found.get(self.section.language, {})
@@ -163,10 +166,10 @@ class PlannedBenchmark:
     def domains(
         self, lang: str, corpus_lang: str | None = None, part: str | None = None
     ) -> list[str]:
-        """List the domains in a language, in order, or in both of a pair in the second's order.
+        """List the domains of a language, or the domains that both languages of a pair have.
 
-        Those of one ``part`` of the language, if one is named. A translation has those of the
-        language it is made from.
+        The order is the corpus language's. With ``part``, returns only the domains of this part of
+        the language. A translation has the domains of its source language.
         """
         if part:
             return list(self.parts[lang][part])
@@ -177,62 +180,65 @@ class PlannedBenchmark:
         return [domain for domain in self.domains(str(corpus_lang)) if domain in found]
 
     def on_empty(self, lang: str) -> OnEmpty:
-        """Say what to do about a domain without queries: of the only one there is nothing is left.
+        """Return what to do if a domain has no queries left: "fail" if it is the only domain.
 
-        A translation of it may be, if there are several.
+        For a translation, counts the domains of all languages; otherwise of native languages only.
         """
         languages = self.languages if lang in self.translated else list(self.native)
         n_cells = sum(len(self.domains(language)) for language in languages)
         return "fail" if n_cells == 1 else self.section.on_empty
 
     def place(self, lang: str, domain: str) -> Place:
-        """Return one place that it is read from."""
+        """Return the first place with a language and a domain.
+
+        Raises InputError if the benchmark has none.
+        """
         if (lang, domain) not in self._place_at:
             raise InputError(f"benchmark {self.id!r} has no domain {domain!r} in {lang}")
         return self._place_at[lang, domain]
 
     @cached_property
     def _place_at(self) -> dict[tuple[str, str], Place]:
-        """The first place of each language and domain: of files there may be thousands."""
+        """The first place of each language and domain; an index, as there may be thousands."""
         return {(place.language, place.domain): place for place in reversed(self.places)}
 
     def section_at(self, lang: str, domain: str) -> Benchmark:
-        """Return its section with one place alone."""
+        """Return the section reduced to one place."""
         return section_at(self.section, self.place(lang, domain))
 
     def id_prefix(self, domain: str) -> str:
-        """Return what comes before the ids of a domain: its name, if there are several.
+        """Return the prefix of a domain's ids: the domain and "/" if there are several, else "".
 
-        Records of two sources are often counted or named alike. A release says itself whether its
-        ids get one.
+        Two sources often use the same ids, e.g. record numbers. A release has no prefix here,
+        because its loader adds one (`prefix_ids`).
         """
         several = len({place.domain for place in self.places}) > 1
         return f"{domain}/" if several and not isinstance(self.section, PosirRelease) else ""
 
     @property
     def has_queries(self) -> bool:
-        """Whether it is searched: documents alone are probed, or trained on."""
+        """Whether it is searched; a benchmark of documents is only probed or trained on."""
         return not isinstance(self.section, DocumentsBenchmark)
 
     @property
     def is_generated(self) -> bool:
-        """Whether a language model writes its queries."""
+        """Whether a language model writes the queries."""
         return isinstance(self.section, GeneratedBenchmark)
 
     @property
     def generated(self) -> GeneratedBenchmark:
-        """The section of one whose queries a language model writes."""
+        """The section of a generated benchmark."""
         assert isinstance(self.section, GeneratedBenchmark)
         return self.section
 
     @property
     def negatives(self) -> FinewebNegatives | PosirNegatives:
-        """What is done about its false negatives, where something is."""
+        """The section on false negatives, which the benchmark must have."""
         assert self.generated.false_negatives is not None
         return self.generated.false_negatives
 
     def scored_pairs(self, of: str) -> tuple[int, float]:
-        """Return the pairs that rerankers score of a candidate, and the share of a document in one.
+        """Return the pairs scored per candidate, and the share of a document in each pair.
 
         ``of`` is ``verify`` or ``false_negatives``.
         """
@@ -242,11 +248,11 @@ class PlannedBenchmark:
         return len(verify.parts), 1.0 if verify.parts == SPAN_PARTS else 1 / len(verify.parts)
 
     def asks(self, lang: str) -> bool:
-        """Say whether a language model writes or translates its texts in a language."""
+        """Return whether a language model writes or translates the texts of a language."""
         return self.is_generated or lang in self.translated
 
     def asked(self, task: str, lang: str) -> LlmTaskSection:
-        """Return a task's part of the section; of a translation with the languages from and to."""
+        """Return a task's section; a translation task's includes both languages."""
         planned = self.tasks[task]
         if planned.translates:
             return translating_section(
@@ -255,29 +261,30 @@ class PlannedBenchmark:
         return planned.section
 
     def asked_about(self, task: str, lang: str, part: str = "") -> list[str]:
-        """List the domains that a task is asked about; a sample of them all is one of its own."""
+        """List the domains of a task's items; a task on a sample of all domains has only `ALL`."""
         return [ALL] if is_about_sample(task) else self.domains(lang, part=part)
 
     def asked_in(self, task: str, lang: str) -> list[str]:
-        """List the parts of a language that a task is asked in; of a sample there are none."""
+        """List the parts of a language with jobs for a task; [""] for a task on a sample."""
         return [""] if is_about_sample(task) else list(self.parts[lang])
 
     def task_shards(self, task: str, lang: str) -> list[str]:
-        """Name the jobs that share a task in each part of a language, ``""`` for one."""
+        """Return the folder names of a task's shards in each part; [""] for a single job."""
         count = -(-self.tasks[task].shards // len(self.asked_in(task, lang)))
         return [one.folder for one in Slice.every(count)]
 
     def built(self, lang: str, part: str, name: str, kind: str = "") -> list[str]:
-        """List the files of a table on the way to the benchmark: one, or one of each shard.
+        """List the files of an intermediate table: one, or one per shard of a task.
 
-        ``name`` is a task or another table of the build, ``kind`` dropped, flow or usage of a step.
+        ``name`` is a task or another table of the build; ``kind`` is "dropped", "flow" or "usage"
+        for the table of that kind of a step.
         """
         shards = self.task_shards(name, lang) if name in self.tasks else [""]
         end = f".{kind}.parquet" if kind else ".parquet"
         return [f"results/{self.base}/build/{lang}{part}/{name}{shard}{end}" for shard in shards]
 
     def tables(self, lang: str, table: str, *, domains: list[str] | None = None) -> list[str]:
-        """List one table of a language: of all its parts, or of those with some of ``domains``."""
+        """List one table of a language: all parts, or the parts with any of ``domains``."""
         return [
             f"results/{self.id}/data/{lang}{part}/{table}.parquet"
             for part, of_part in self.parts[lang].items()
@@ -285,12 +292,12 @@ class PlannedBenchmark:
         ]
 
     def task_tables(self, task: str, lang: str, part: str = "") -> dict[str, list[str]]:
-        """Return the tables that a task's items are made of in a part of a language, by name."""
+        """Return the input tables of a task in a part of a language, by name."""
         planned = self.tasks[task]
         if not planned.translates:
             return {read: self.built(lang, part, read) for read in planned.task.reads}
         source, domains = self.section.language, self.domains(lang, part=part)
-        places = {
+        inputs = {
             "documents": self.tables(source, "corpus", domains=domains),
             "queries": self.tables(source, "queries", domains=domains),
             "text_parts": self.built(source, part, "text_parts"),
@@ -298,24 +305,24 @@ class PlannedBenchmark:
             "refusal_suspects": self.built(lang, part, "refusal_suspects"),
         }
         if task == JUDGE_TRANSLATION.name:
-            places["documents"] = [f"results/{self.id}/quality_sample.parquet"]
+            inputs["documents"] = [f"results/{self.id}/quality_sample.parquet"]
         elif task.startswith(TRANSLATOR):
-            places["documents"] = [f"results/{self.id}/translator_sample.parquet"]
+            inputs["documents"] = [f"results/{self.id}/translator_sample.parquet"]
         elif task.startswith(JUDGE_TRANSLATOR):
             number = task.removeprefix(JUDGE_TRANSLATOR)
-            places["documents"] = self.built(lang, "", f"{TRANSLATOR}{number}")
-        return {read: places[read] for read in planned.task.reads}
+            inputs["documents"] = self.built(lang, "", f"{TRANSLATOR}{number}")
+        return {read: inputs[read] for read in planned.task.reads}
 
     def flow_step(self, step: str) -> int:
-        """Return the place of a step in FLOW."""
+        """Return the number of a step in FLOW."""
         name = step.rstrip("0123456789") if step.startswith(SAMPLED) else step
         return LEDGER_ORDER[name] if name in LEDGER_ORDER else flow_step_of(self.generated, step)
 
     def steps(self, lang: str, table: str) -> list[str]:
-        """List the steps of a language that have a table ``dropped``, ``flow`` or ``usage``.
+        """List the steps of a language that write a table ``dropped``, ``flow`` or ``usage``.
 
-        What asks nobody has no usage; the sample of documents has dropped documents alone. The last
-        step is ``data``: removing false negatives, or cleaning translations.
+        Only tasks of language models have usage. The sample of documents has only dropped
+        documents. The last step is ``data``: it removes false negatives or cleans translations.
         """
         if lang not in self.translated:
             every = [*steps_of(self.generated), "data"]
@@ -332,10 +339,10 @@ class PlannedBenchmark:
         return [first, "mark_translations", *others, "data"]
 
     def candidates_before(self, step: str | None = None) -> str:
-        """Return the name of the table with the candidates that a filter is given.
+        """Return the name of the table with the candidates that a filter reads.
 
-        Without one: of the table whose rows become the queries. Before any filter it is the last
-        writing task's.
+        With None, returns the table whose rows become the queries. The first filter reads the table
+        of the last writing task.
         """
         section = self.generated
         passed = section.filters
@@ -344,16 +351,16 @@ class PlannedBenchmark:
 
 
 def plan_benchmarks(config: Config, noted: Gathered | None = None) -> dict[str, PlannedBenchmark]:
-    """Return the benchmarks of a config by id; `views_of` gives those of each.
+    """Return the benchmarks of a config by id; `views_of` returns the views of each.
 
-    What is wrong with templates and releases goes to ``noted``; None: it is refused.
+    Errors in templates and sources are collected in ``noted``, or raised if it is None.
 
     Raises
     ------
     InputError
-        If a benchmark is translated from a language it does not have, or to one it has; if a
-        cross-lingual pair names a language it does not have; if a template cannot be read, or is
-        not made for its task.
+        If a benchmark is translated from a language that it lacks, or to a native one; if a
+        cross-lingual pair names a language that it lacks; if a template cannot be read, or does
+        not fit its task.
     """
     gathered = noted or Gathered()
     found = {}
@@ -381,10 +388,9 @@ def views_of(benchmark: PlannedBenchmark) -> dict[str, PlannedBenchmark]:
 
 
 def _tasks(section: Benchmark) -> Iterator[tuple[str, PlannedTask]]:
-    """Yield every task, its template not looked for yet, with what names it in messages.
+    """Yield every task, without its template, after the config key that messages name.
 
-    Audits and judges ask about hundreds of pairs where other tasks ask about all documents: they
-    are one job.
+    Audits and judges are one job each: they read hundreds of pairs, other tasks read all documents.
     """
     usual = 1
     if isinstance(section, GeneratedBenchmark):
@@ -410,26 +416,28 @@ def _prompt_key(task: str) -> str:
 
 
 def _with_template(planned: PlannedTask) -> PlannedTask:
-    """Return a task with the path of its template.
+    """Return a task with its template.
 
-    It is held to the shipped one: other words, but no other values in, and the same out of its
-    replies.
+    A user's template must name the same task, use only variables of the shipped template, and have
+    the same response schema.
     """
     task = planned.task.template
     path, shipped_path = prompt_path(task, planned.section.prompt), prompt_path(task, None)
     prompt, shipped = load_prompt(path), load_prompt(shipped_path)
     if prompt.task != task:
-        raise InputError(f"its header names the task {prompt.task!r}; it is used for {task!r}")
+        raise InputError(
+            f"the template {path} is for the task {prompt.task!r}; this key needs one for {task!r}"
+        )
     if not set(prompt.variables) <= set(shipped.variables):
         raise InputError(
-            f"its variables are {', '.join(prompt.variables)}; the task fills in "
-            f"{', '.join(shipped.variables)}: use these"
+            f"the template {path} has the variables {', '.join(prompt.variables)}; allowed: "
+            f"{', '.join(shipped.variables)}"
         )
     if prompt.response.schema != shipped.response.schema:
         raise InputError(
-            f"its response schema is not that of the shipped template ({shipped_path}), "
-            "which is what the task reads; copy it, or say `response: text` or `integer` if the "
-            "reply is plain"
+            f"the template {path} has another response schema than the shipped template "
+            f"({shipped_path}), which the task reads; copy that schema, or set `response: text` or "
+            "`response: integer` for a plain reply"
         )
     return replace(planned, path=path, prompt=prompt)
 
@@ -440,24 +448,23 @@ def _check_languages(planned: PlannedBenchmark) -> None:
     if planned.section.translate is not None:
         if source not in native:
             raise InputError(
-                f"{where}.translate: it is made from the benchmark's `language`, {source}, of "
-                f"which there is no corpus; there are {', '.join(native)}. Set `language` to one "
-                "of these"
+                f"{where}.translate: translates from the benchmark's `language`, {source}, which "
+                f"has no corpus. Set `language` to one with a corpus: {', '.join(native)}"
             )
         both = [language for language in planned.translated if language in native]
         if both:
             raise InputError(
-                f"{where}.translate.to: {', '.join(both)} is a language the benchmark is read "
-                "in; name others"
+                f"{where}.translate.to: the benchmark already has a corpus in {', '.join(both)}; "
+                "name other languages"
             )
     for queries, documents in planned.pairs:
         for language in (queries, documents):
             if language not in known:
                 raise InputError(
                     f"{where}.cross_lingual: {queries}-{documents}: the benchmark has no "
-                    f"{language}; it has {', '.join(known)}"
+                    f"{language}; allowed: {', '.join(known)}"
                 )
         if not planned.domains(queries, documents):
             raise InputError(
-                f"{where}.cross_lingual: {queries}-{documents}: no domain is in both languages"
+                f"{where}.cross_lingual: {queries}-{documents}: the languages share no domain"
             )

@@ -1,4 +1,4 @@
-"""The whole config: composed of all sections, loaded, validated, and the entries that it names."""
+"""The whole config: its sections merged and validated, and the registry entries that it names."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,10 +28,9 @@ from psibench.probes.settings import Probes, why_not
 from psibench.train.sections import Base, Training
 
 STAND_INS_NOTICE = (
-    "Stand-ins: other texts than the config names, and other models in place of its models. What "
-    "runs in the place of a model has that model's id behind its own, as in "
-    "all-minilm-l6-v2-for-bge-m3. The figures show that the chain of jobs works, and nothing about "
-    "the models and the data that the config names."
+    "Stand-ins: this run used other texts and other models than the config names. The id of a "
+    "stand-in ends with the id of the model that it replaces, e.g. all-minilm-l6-v2-for-bge-m3. "
+    "The results show that the pipeline works, not how the config's models perform on its data."
 )
 LIMIT_NOTICE = (
     "Small run: at most {limit} documents or queries of each domain, two domains and two languages."
@@ -43,14 +42,14 @@ Metrics = Annotated[list[Metric], AfterValidator(refuse_repeats)]
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """One base trained under one distribution with one seed.
+    """A base model trained on one distribution with one seed.
 
     Attributes
     ----------
     training, base, distribution, seed
-        As in the config's `training`.
+        Keys and seed in the config's `training`.
     settings
-        The base's section.
+        The section of the base model.
     """
 
     training: str
@@ -61,22 +60,22 @@ class TrainedModel:
 
     @property
     def id(self) -> str:
-        """Id among the models: the base's, the distribution, and the seed."""
+        """Id among the models: BASE-DISTRIBUTION-sSEED."""
         return f"{self.base}-{self.distribution}-s{self.seed}"
 
     @property
     def folder(self) -> str:
-        """Where its checkpoint lies; ``model.json`` in it is written last."""
+        """Folder of the checkpoint; its ``model.json`` is written last."""
         return f"results/training/{self.training}/models/{self.id}"
 
     @property
     def entry(self) -> SentenceTransformerModel:
-        """The registry entry that it is evaluated by."""
+        """The registry entry for evaluation."""
         return self._entry(self.folder, self.settings.licence)
 
     @property
     def base_entry(self) -> SentenceTransformerModel:
-        """The base's entry: it is read before anything is trained."""
+        """The registry entry of the untrained base model."""
         entry = self._entry(self.settings.checkpoint, self.settings.licence)
         return entry.model_copy(update={"revision": self.settings.revision})
 
@@ -97,12 +96,12 @@ class TrainedModel:
 
 
 def untrained_bases(trained: Iterable[TrainedModel]) -> dict[str, SentenceTransformerModel]:
-    """Return the entries of the bases of some models, by id: each base's, with -untrained.
+    """Return the entries of the untrained base models by id, BASE-untrained.
 
     Raises
     ------
     ValueError
-        If two trainings have different bases of one id.
+        If two trainings have different bases with the same id.
     """
     found: dict[str, SentenceTransformerModel] = {}
     for one in trained:
@@ -110,19 +109,19 @@ def untrained_bases(trained: Iterable[TrainedModel]) -> dict[str, SentenceTransf
         entry = one.base_entry.model_copy(update=about)
         if found.setdefault(f"{one.base}-untrained", entry) != entry:
             raise ValueError(
-                f"training.{one.training}.bases.{one.base}: another training has another base of "
-                "this id, and both are evaluated untrained; choose another id"
+                f"training.{one.training}.bases.{one.base}: another training has a different base "
+                "with this id, and both are evaluated untrained; choose another id"
             )
     return found
 
 
 def trained_models(trainings: Mapping[str, Training]) -> dict[str, TrainedModel]:
-    """Return the models that trainings make, by id, in the config's order.
+    """Return the trained models by id, in the config's order.
 
     Raises
     ------
     ValueError
-        If two have the same id.
+        If two models have the same id.
     """
     found: dict[str, TrainedModel] = {}
     for training, section in trainings.items():
@@ -130,8 +129,8 @@ def trained_models(trainings: Mapping[str, Training]) -> dict[str, TrainedModel]
             model = TrainedModel(training, base, distribution, seed, section.bases[base])
             if model.id in found:
                 raise ValueError(
-                    f"training.{training}.bases.{base}: its model {model.id!r} is also one of "
-                    f"training.{found[model.id].training}; choose another id for the base"
+                    f"training.{training}.bases.{base}: training.{found[model.id].training} also "
+                    f"trains a model {model.id!r}; choose another id for the base"
                 )
             found[model.id] = model
     return found
@@ -141,59 +140,60 @@ class Config(Section):
     """A whole psibench config."""
 
     extends: list[str] = Field(default_factory=list)
-    """Shipped configs that this one lies over, each over the one before, benchmarks key by key:
-    [presets/posir.yaml]. Lists are replaced."""
+    """Shipped configs that this one overrides key by key, e.g. [presets/posir.yaml]; each of
+    several overrides the ones before. Lists are replaced."""
     benchmarks: dict[Id, Benchmark] = Field(min_length=1)
     """Benchmarks by id. A user's mapping replaces the default one."""
     models: ModelIds = Field(min_length=1)
     """Ids from the registry. A user's list replaces the default one."""
     registry: dict[Id, Model] = Field(default_factory=dict)
-    """Further model entries, over those of config/models.yaml."""
+    """More model entries; they override config/models.yaml."""
     llms: dict[Id, LlmSettings] = Field(default_factory=dict)
-    """Further language models, over those of config/llms.yaml."""
+    """More language models; they override config/llms.yaml."""
     rerankers: dict[Id, RerankerModel] = Field(default_factory=dict)
-    """Further rerankers, over those of config/rerankers.yaml."""
+    """More rerankers; they override config/rerankers.yaml."""
     prices: dict[str, Price] = Field(default_factory=dict)
-    """Further prices by model name, over those of config/prices.yaml; a name may end in `*`."""
+    """More prices by model name; they override config/prices.yaml. A name may end in `*`."""
     training: dict[Id, Training] = Field(default_factory=dict)
-    """Bases to be trained on a benchmark's queries, by id; what is trained is evaluated on the
-    others as ID-DISTRIBUTION-sSEED, beside `models`."""
+    """Trainings of base models on a benchmark's queries, by id. The trained models
+    BASE-DISTRIBUTION-sSEED are evaluated on the other benchmarks, in addition to `models`."""
     compare: dict[ModelId, ModelId] = Field(default_factory=dict)
-    """Models that results/comparisons.csv also compares: each key with its value, on the same
-    queries."""
+    """More pairs of models for results/comparisons.csv: each key is compared with its value on the
+    same queries."""
     leaderboards: list[Leaderboard] = Field(default_factory=list)
-    """Scores of the same models elsewhere, to correlate with."""
+    """Scores of the same models on other leaderboards, to correlate with."""
     metrics: Metrics = Field(default=list(DEFAULT_METRICS), min_length=1)
-    """Per-query metrics. The first one is the headline. ndcg-tie-averaged@K gives documents of
-    equal score the mean of their places, as SQuAD-PosQ's and FineWeb-PosQ's published figures."""
+    """Per-query metrics; the first is the main metric. ndcg-tie-averaged@K averages over the ranks
+    of documents with equal scores, like the published numbers of SQuAD-PosQ and FineWeb-PosQ."""
     psi_metrics: Metrics = Field(default=["ndcg@10"], min_length=1)
-    """Metrics that get rows in the PSI table."""
+    """Metrics with rows in the PSI table."""
     length_tokenizer: str = "embedded:all-MiniLM-L6-v2"
-    """Tokenizer of token lengths: a checkpoint, or `words` for pieces split on white space."""
+    """Tokenizer for token lengths: a checkpoint, or `words` to split on whitespace."""
     encoding: Encoding = Encoding()
     search: Search = Search()
     uncertainty: Uncertainty = Uncertainty()
     probes: Probes = Probes()
     report: Report = Report()
     store: Annotated[str, AfterValidator(workflow_path)] = "store"
-    """Folder of content-addressed results that outlive results/."""
+    """Folder of vectors, scores and answers, stored by content and reused after results/ is
+    deleted."""
     longest_minutes: int = Field(default=1440, ge=30)
-    """Most minutes that a job asks for: the longest time of your cluster's partitions. A job that
-    is stopped goes on where it was."""
+    """Longest time that a job requests, in minutes: the time limit of your cluster's partitions. A
+    stopped job continues from where it was."""
     limit: int | None = Field(default=None, ge=2)
-    """A small run: at most so many documents drawn of each domain, or queries where a recipe draws
-    no documents, of the first two domains and languages; a training has one length bin and no
-    budget. Every page says so, and no figure of a paper is compared. Null: all."""
+    """A small run: at most this many documents per domain (queries, if a recipe samples no
+    documents) from the first two domains and languages; a training has one length bin and no
+    budget. Every page notes this and omits the comparison with papers. Null: no limit."""
     stand_ins: bool = False
-    """A run that measures nothing, on any machine: the embedded models and the rule-based stand-in
-    in the place of the config's models, small shipped texts in the place of those on the hub. Every
-    page and every id of a model says so, and no figure of a paper is compared."""
+    """A test of the pipeline on any machine, without meaningful results: the embedded models and
+    the rule-based stand-in replace the config's models, and small shipped texts replace texts on
+    the hub. Every page and model id notes this, and the comparison with papers is omitted."""
     pathvars: dict[str, Any] = Field(default_factory=dict)
-    """Snakemake's own key; passed on."""
+    """A key of Snakemake, passed on unchanged."""
 
     @property
     def notice(self) -> str:
-        """What every page begins with; empty: nothing."""
+        """The note at the top of every page; empty for a normal run."""
         found = [STAND_INS_NOTICE] if self.stand_ins else []
         if self.limit is not None:
             found.append(LIMIT_NOTICE.format(limit=self.limit))
@@ -201,24 +201,23 @@ class Config(Section):
 
     @cached_property
     def trained(self) -> dict[str, TrainedModel]:
-        """The models that `training` makes, by id."""
+        """The models that `training` trains, by id."""
         return trained_models(self.training)
 
     @cached_property
     def untrained(self) -> dict[str, SentenceTransformerModel]:
-        """The bases that are evaluated as they are, by id."""
+        """The base models that are also evaluated untrained, by id."""
         return untrained_bases(
             one for one in self.trained.values() if self.training[one.training].untrained
         )
 
     @model_validator(mode="after")
-    def _what_is_named_is_there(self) -> "Config":
+    def _names_exist(self) -> "Config":
         for name, section in self.benchmarks.items():
             for view in (view_id(name, sort) for sort in view_names(section)):
                 if view in self.benchmarks:
                     raise ValueError(
-                        f"benchmark id {view!r} is taken: results of {name!r} have it; choose "
-                        "another id for the benchmark of yours"
+                        f"benchmark id {view!r} is the id of a view of {name!r}; choose another id"
                     )
         for name, training in self.training.items():
             if training.benchmark not in self.benchmarks:
@@ -243,7 +242,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _pairs_have_two_models(self) -> "Config":
-        # One stand-in may stand in for both.
+        # One stand-in may replace both.
         alike = [one for one, other in self.compare.items() if one == other]
         if alike and not self.stand_ins:
             raise ValueError(f"compare: {alike[0]!r} is compared with itself")
@@ -265,23 +264,24 @@ class Config(Section):
 def load_config(
     override: Mapping[str, Any] | None = None,
 ) -> tuple[Config, dict[str, Model]]:
-    """Load the default config, lay the user's over it, validate, and resolve the models.
+    """Merge the user's config over the default, validate it, and look up its models.
 
     Parameters
     ----------
     override
-        The user's config as a mapping (what Snakemake read from ``--configfile``).
+        The user's config as a mapping, as Snakemake reads it from ``--configfile``.
 
     Returns
     -------
     config, models
-        The typed config, and the entry of every model it names, in its order.
+        The typed config, and the entry of each of its models, in the config's order.
 
     Raises
     ------
     InputError
-        On unknown keys, values out of range and secrets; on unknown ids of models, language models
-        and rerankers and on language models with a budget and no price, all of them at once.
+        For unknown keys, values out of range and secrets. Unknown ids (models, language models,
+        rerankers), repeated models, models that cannot be probed, and language models with a budget
+        but no price are reported together.
     """
     raw = composed(override or {})
     refuse_secrets(raw)
@@ -295,7 +295,7 @@ def load_config(
     config = config.model_copy(update={"models": [*config.models, *made]})
     if taken := [name for name in made if name in known]:
         raise InputError(
-            f"config key training: the registry has a model {taken[0]!r}, too; choose another id "
+            f"config key training: the registry also has a model {taken[0]!r}; choose another id "
             "for the base"
         )
     known |= made
@@ -304,9 +304,9 @@ def load_config(
 
 
 def plain_config(config: Config, entries: Mapping[str, Mapping[str, Section]]) -> dict[str, Any]:
-    """Return a config as plain data, composed, with all entries that it names.
+    """Return a config as plain data, with all entries that it names.
 
-    ``entries`` are those of the keys ``registry``, ``llms`` and ``rerankers``, by id.
+    ``entries`` replaces the values of ``registry``, ``llms`` and ``rerankers``, by id.
     """
     named = {
         key: {name: entry.model_dump(mode="json") for name, entry in found.items()}
@@ -321,7 +321,7 @@ def first_stage_of(entry: RerankModel, section: Benchmark, config: Config) -> st
 
 
 def upstream_models(entry: Model, config: Config) -> list[str]:
-    """List the models whose runs one reranks, on any benchmark, or fuses."""
+    """List the models whose runs a model reranks (on any benchmark) or fuses."""
     if isinstance(entry, RerankModel):
         sections = config.benchmarks.values()
         return list(dict.fromkeys(first_stage_of(entry, one, config) for one in sections))
@@ -342,7 +342,7 @@ def resolve_rerankers(config: Config, models: Mapping[str, Model]) -> dict[str, 
 
 
 def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
-    """Say which ids there are not, which models are named twice, and which budget has no price."""
+    """Yield messages about unknown ids, repeated models, and unsuitable probes and budgets."""
     repeated = sorted({name for name in config.models if config.models.count(name) > 1})
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
@@ -359,16 +359,16 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
         key = f"benchmarks.{benchmark}.translate.models"
         named_models += [(key, name) for name in translated_for]
     add = "Add an entry under"
-    for what, advice, known, named in (
+    for kind, advice, known, named in (
         ("model", f"`psibench models` lists all. {add} `registry:`", models, named_models),
         ("language model", f"{add} `llms:`", known_llms, llms),
         ("reranker", f"{add} `rerankers:`", known_rerankers, rerankers),
     ):
         more = f"{advice} for your own."
-        for place, name in named:
+        for key, name in named:
             if name not in known:
                 listed = f" Supported: {supported(name, known)}. {more}" if more else ""
-                yield f"config key {place}: unknown {what} {name!r}.{listed}"
+                yield f"config key {key}: unknown {kind} {name!r}.{listed}"
                 more = ""  # once
     yield from _without_price(known_llms, {name for _, name in llms}, config)
 
@@ -385,7 +385,7 @@ def _without_price(
 
 
 def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tuple[str, str]]:
-    """Yield (config key, id) of every reranker that a benchmark or one of ``models`` names."""
+    """Yield (config key, id) of every reranker of a benchmark or one of ``models``."""
     for path, section in _sections(config.benchmarks, "benchmarks"):
         for name in getattr(section, "rerankers", ()):
             yield f"{path}.rerankers", name
@@ -395,7 +395,7 @@ def _named_rerankers(config: Config, models: Mapping[str, Model]) -> Iterator[tu
 
 
 def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield (config key, id) of every language model that a task of a benchmark names."""
+    """Yield (config key, id) of every language model of a benchmark's tasks."""
     for path, section in _sections(config.benchmarks, "benchmarks"):
         if isinstance(section, LlmTaskSection):
             yield f"{path}.llm", section.llm
@@ -404,7 +404,7 @@ def _named_llms(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _sections(value: Any, path: str) -> Iterator[tuple[str, Section]]:
-    """Yield all sections in a value with their config keys, outer ones first."""
+    """Yield (config key, section) for all sections in a value, outer sections first."""
     if isinstance(value, Section):
         yield path, value
         value = {name: getattr(value, name) for name in type(value).model_fields}

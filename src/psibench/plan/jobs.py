@@ -1,7 +1,7 @@
-"""What a job is given: parameters that decide what it makes, and memory, time, threads and GPUs.
+"""Parameters and resources (memory, time, threads, GPUs) of each job.
 
-Functions are asked with the wildcards of a job by their names, as those of `paths`. Nothing that
-decides no result is a parameter: it would be a reason to rerun.
+The arguments of a function are the wildcards of a job, as in `paths`. Parameters contain only
+values that change a result, because a changed parameter reruns the job.
 """
 
 from pathlib import Path
@@ -24,16 +24,16 @@ from psibench.plan.work import SCORING, UNCERTAINTY, by_config
 from psibench.rerankers.protocols import RERANKER_VERSIONS
 
 READERS = 4
-"""Files of a source that are read at once: more would wait for one disk or one network."""
+"""Files of a source that are read in parallel; more readers would wait for the disk or network."""
 SMALL_JOB_TEXTS = 5_000
 READER_BYTES = 32 << 20
-"""Bytes from which on a reading process is worth its start."""
+"""Bytes that justify one more reading process."""
 
 # Parameters: from a source to a benchmark's tables
 
 
 def build(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
-    """Return what decides the tables of each domain that are made without a language model."""
+    """Return the parameters of each domain's tables that are built without a language model."""
     planned = plan.benchmarks[benchmark]
     limit = {} if plan.config.limit is None else {"limit": plan.config.limit}
     return {
@@ -48,14 +48,14 @@ def build(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, di
 
 
 def data_domains(plan: Plan, benchmark: str, lang: str, part: str = "") -> Any:
-    """Return the domains of a benchmark's tables; of a source with what decides each."""
+    """Return the domains of a benchmark's tables, for the stage `build` with their parameters."""
     if plan.data_stage(benchmark, lang) == "build":
         return build(plan, benchmark, lang, part)
     return domains(plan, benchmark, lang, part=part)
 
 
 def data_section(plan: Plan, benchmark: str, lang: str) -> dict[str, Any] | None:
-    """Return the section by which false negatives or translations are left out of the tables."""
+    """Return the section of the filter that removes false negatives or translations, if any."""
     planned = plan.benchmarks[benchmark]
     match plan.data_stage(benchmark, lang):
         case "remove_negatives":
@@ -69,14 +69,14 @@ def data_section(plan: Plan, benchmark: str, lang: str) -> dict[str, Any] | None
 
 
 def data_place(plan: Plan, benchmark: str, lang: str) -> dict[str, Any] | None:
-    """Return where the tables' counts go in FLOW; None where no filter makes them."""
+    """Return the place of the tables' counts in FLOW; None if no filter makes them."""
     steps = {"remove_negatives": "false_negatives", "clean_translations": "clean_translations"}
     step = steps.get(plan.data_stage(benchmark, lang))
     return None if step is None else counted(plan, benchmark, step=step)
 
 
 def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, dict[str, Any]]:
-    """Return what decides the documents of each domain of a language, or a part of it."""
+    """Return the parameters of the sample of each domain of a language (or a part)."""
     planned, found = plan.benchmarks[benchmark], {}
     for domain in planned.domains(lang, part=part):
         place = planned.place(lang, domain)
@@ -92,7 +92,7 @@ def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, d
 
 
 def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
-    """Return what decides the outcomes of a task."""
+    """Return the parameters that determine the outcomes of a task."""
     planned = plan.benchmarks[benchmark]
     section, prompt = planned.asked(task, lang), planned.tasks[task].prompt
     assert prompt is not None
@@ -104,17 +104,17 @@ def ask(plan: Plan, benchmark: str, task: str, lang: str) -> dict[str, Any]:
 
 
 def counted(plan: Plan, benchmark: str, *, step: str) -> dict[str, Any]:
-    """Return where a filter's counts go in FLOW, and what a candidate is called there."""
+    """Return the number of a filter's step in FLOW, and the unit that it counts there."""
     planned = plan.benchmarks[benchmark]
     unit = CANDIDATE_UNITS.get(planned.section.recipe, "queries")
     return {"unit": unit, "step": planned.flow_step(step)}
 
 
 def grade(plan: Plan, benchmark: str, task: str = "grade_rest") -> dict[str, Any]:
-    """Return the parameters of a grading stage, with its rule filled in.
+    """Return the parameters of a grading stage, including its rule.
 
-    The first round leaves out ``min_grade`` and ``min_lead``, because no grade is known when it
-    asks. The template is left out: it changes the requests, not how their grades are used.
+    The first round omits ``min_grade`` and ``min_lead``, because it has no grades yet. The template
+    is omitted, because it changes the requests, not the use of their grades.
     """
     section = plan.benchmarks[benchmark].generated
     assert section.grade is not None
@@ -132,12 +132,12 @@ def entry(plan: Plan, model: str) -> dict[str, Any]:
 
 
 def remove_identical_ids(plan: Plan, benchmark: str) -> bool:
-    """Return whether the document that has a query's own id is left out of its ranking."""
+    """Return whether a document with the same id as the query is removed from its ranking."""
     return getattr(plan.named[benchmark].section, "identical_ids", "keep") != "keep"
 
 
 def model_version(plan: Plan, model: str) -> int:
-    """Return the version of the computation of a model's backend."""
+    """Return the version of the code of a model's backend."""
     return MODEL_VERSIONS[plan.models[model].backend]
 
 
@@ -147,14 +147,14 @@ def reranker_entry(plan: Plan, reranker: str) -> dict[str, Any]:
 
 
 def part_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
-    """Return what decides a reranker's scores of the parts of a benchmark's documents."""
+    """Return the parameters of a reranker's scores of document parts."""
     verify = plan.benchmarks[benchmark].generated.verify
     assert verify is not None
     return {"section": verify.score_params(reranker)} | _scorer(plan, reranker)
 
 
 def pair_scoring(plan: Plan, benchmark: str, reranker: str) -> dict[str, Any]:
-    """Return what decides a reranker's scores of a benchmark's recalled documents."""
+    """Return the parameters of a reranker's scores of recalled documents."""
     negatives = plan.benchmarks[benchmark].negatives
     return {"section": negatives.panel()} | _scorer(plan, reranker)
 
@@ -164,13 +164,13 @@ def _scorer(plan: Plan, reranker: str) -> dict[str, Any]:
     return {"entry": reranker_params(scorer), "reranker_version": RERANKER_VERSIONS[scorer.backend]}
 
 
-# How the work is cut: memory, time, threads, GPUs
+# Resources: memory, time, threads, GPUs
 
 
 def sample_threads(plan: Plan, benchmark: str, lang: str, part: str = "") -> int:
-    """Return how many files of a source are read side by side.
+    """Return how many files of a source are read in parallel, at most `READERS`.
 
-    Local ones by their size, each of a dataset on the hub: at most `READERS`.
+    Local files need `READER_BYTES` per reader; a dataset on the hub uses all readers.
     """
     planned, most = plan.benchmarks[benchmark], 1
     for domain in planned.domains(lang, part=part):
@@ -184,10 +184,10 @@ def sample_threads(plan: Plan, benchmark: str, lang: str, part: str = "") -> int
 
 
 def sample_mib(plan: Plan, benchmark: str, lang: str, part: str = "") -> int:
-    """Return the memory that drawing the documents of a part takes, MiB.
+    """Return the memory of sampling the documents of a part, in MiB.
 
-    16 KiB for each document of a sample, of all domains and of one more for each reader; a
-    reader's libraries.
+    16 KiB per sampled document of all domains, and the same for one more domain per reader; plus
+    600 MiB per reader for its libraries.
     """
     planned = plan.benchmarks[benchmark]
     per_domain = (planned.generated.sample.n_documents or 0) // 64
@@ -197,9 +197,10 @@ def sample_mib(plan: Plan, benchmark: str, lang: str, part: str = "") -> int:
 
 
 def encoder_mib(plan: Plan, model: str) -> int:
-    """Return the memory that loading an encoder takes, MiB: its weights in float32.
+    """Return the memory of loading an encoder with float32 weights, in MiB.
 
-    Three times, where they may be compiled for a CPU: as loaded, as converted, as laid out anew.
+    Small models may be compiled for a CPU, which needs the weights three times: as loaded, as
+    converted, and in the compiled layout.
     """
     encoder = plan.models[model]
     assert isinstance(encoder, EncoderModel)
@@ -208,25 +209,25 @@ def encoder_mib(plan: Plan, model: str) -> int:
 
 
 def base(plan: Plan, trained: str) -> dict[str, Any]:
-    """Return the settings of a base that change the models trained from it."""
+    """Return the settings of a base model that change the trained model."""
     section = plan.config.trained[trained].settings
-    decides = section.model_dump(mode="json", exclude={"licence", "parameters_m"})
-    return decides | {"learning_rate": section.rate}
+    params = section.model_dump(mode="json", exclude={"licence", "parameters_m"})
+    return params | {"learning_rate": section.rate}
 
 
 def training_mib(plan: Plan, trained: str) -> int:
-    """Return the memory that a training takes, MiB: weights, gradients, AdamW's two averages.
+    """Return the memory of a training, in MiB.
 
-    In float32, and the activations of a mini-batch beside them. A second attempt, which asks for
-    half more, has 14 GB at least.
+    Weights, gradients and AdamW's two averages in float32, and the activations of a mini-batch. A
+    second attempt requests half more, at least 14 GB.
     """
     return int(9500 + 20 * (plan.config.trained[trained].settings.parameters_m or 0))
 
 
 def scoring_mib(plan: Plan, reranker: str) -> int:
-    """Return the memory that a reranker takes, MiB: weights pass through it first.
+    """Return the memory of a reranker, in MiB; also on a GPU, because loading needs it.
 
-    Those of a sequence classifier are there three times where they are compiled for a CPU.
+    A sequence classifier that is compiled for a CPU needs its weights three times.
     """
     causal = ("flag-llm", "flag-layerwise", "mxbai", "qwen3")
     compiled = ("cross-encoder", "flag")
@@ -235,33 +236,33 @@ def scoring_mib(plan: Plan, reranker: str) -> int:
 
 
 def scoring_minutes(plan: Plan, benchmark: str, lang: str, reranker: str, *, of: str) -> int:
-    """Return the minutes that a job of a filter's scores asks for: half more than are likely.
+    """Return the time limit of a job that scores for a filter, in minutes.
 
-    These are `UNCERTAINTY` times the expected ones. At least four hours, and a day if unknown.
+    1.5 times `UNCERTAINTY` times the expected time, at least four hours; a day if unknown.
     """
     planned = by_config(plan).rows[SCORING[of], benchmark, lang, reranker].job_minutes
     return 1440 if planned is None else max(240, int(1.5 * UNCERTAINTY * planned))
 
 
 def recall_mib(plan: Plan, benchmark: str) -> int:
-    """Return the memory of a recall, MiB: 14 for each of the documents per query."""
+    """Return the memory of a recall, in MiB; 14 MiB per retrieved document of a query."""
     return 6000 + 14 * plan.named[benchmark].negatives.recall.top_k
 
 
 def share_of_place(plan: Plan, benchmark: str) -> float:
-    """Bound the share of the largest domain over all languages: three times the mean, at most 1."""
+    """Return a bound on the largest domain's share of a table: three times the mean, at most 1."""
     return min(1, 3 / max(1, len(plan.benchmarks[benchmark].places)))
 
 
 def tokens_per_batch(plan: Plan, model: str) -> int:
-    """Return the padded tokens in one forward pass of a model: its own, or the settings'."""
+    """Return the padded tokens in one forward pass of a model, from its entry or `encoding`."""
     encoder = plan.models[model]
     assert isinstance(encoder, EncoderModel)
     return encoder.tokens_per_batch or plan.config.encoding.tokens_per_batch
 
 
 def scoring_tokens(plan: Plan, reranker: str) -> int:
-    """Return the padded tokens in one forward pass of a reranker: its own, or the settings'."""
+    """Return the padded tokens in one forward pass of a reranker, from its entry or `encoding`."""
     tokens = plan.rerankers[reranker].tokens_per_batch
     return tokens or plan.config.encoding.tokens_per_batch
 
@@ -269,9 +270,9 @@ def scoring_tokens(plan: Plan, reranker: str) -> int:
 def encode_priority(
     plan: Plan, benchmark: str, model: str, lang: str | None = None, corpus_lang: str | None = None
 ) -> float:
-    """Return the priority of a model's encoding and search, in (0, 1]: the longer, the earlier.
+    """Return the priority of a model's encoding and search, from 0 to 1; longer jobs start earlier.
 
-    1 for the model that recalls possible false negatives: what follows waits for it.
+    1 for the model that recalls possible false negatives, because later jobs wait for it.
     """
     planned = plan.named[benchmark]
     if planned.view == RAW_VIEW and model == planned.negatives.recall.model:
@@ -282,39 +283,39 @@ def encode_priority(
 
 
 def encode_minutes(plan: Plan, benchmark: str, model: str, lang: str) -> int:
-    """Return the minutes that one of the jobs of an encoding asks for: half more than planned.
+    """Return the time limit of a job of an encoding, in minutes.
 
-    At least four hours.
+    1.5 times the planned time, at least four hours.
     """
     row = by_config(plan).rows.get(("encode", benchmark, lang, model))
     return max(240, int(1.5 * ((row and row.job_minutes) or 0)))
 
 
 def ask_minutes(plan: Plan, benchmark: str, task: str) -> int:
-    """Return how long one job that asks a model may take: a batch alone takes up to a day."""
+    """Return the time limit of a job that sends requests, in minutes; a batch may take a day."""
     return 2880 if plan.llm_of(benchmark, task).backend == "openai-batch" else 720
 
 
 def ask_mib(plan: Plan, benchmark: str, task: str) -> int:
-    """Return the memory of a job that asks a model, MiB: a server of its own takes 32 GiB."""
+    """Return the memory of a job that sends requests, in MiB; 32,000 if it runs a vLLM server."""
     return 32_000 if plan.llm_of(benchmark, task).backend == "vllm" else 4000
 
 
 def ask_threads(plan: Plan, benchmark: str, task: str) -> int:
-    """Return the threads of a job that asks a model."""
+    """Return the threads of a job that sends requests."""
     return 4 if plan.llm_of(benchmark, task).backend == "vllm" else 1
 
 
 def ask_gpus(plan: Plan, benchmark: str, task: str) -> int:
-    """Return the GPUs of a job that asks a model: those of a server of its own."""
+    """Return the GPUs of a job that sends requests: the GPUs of its vLLM server, else 0."""
     llm = plan.llm_of(benchmark, task)
     return llm.vllm.gpus if llm.backend == "vllm" else 0
 
 
 def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int:
-    """Return the units of `budgeted_llm` that a job takes: 1 if what it asks has a budget.
+    """Return the units of the resource `budgeted_llm` of a job: 1 if its model has a budget.
 
-    It is the language model of a task, or an embedding API.
+    The model is an embedding API, or the language model of a task.
     """
     asked = plan.models[model] if model else plan.llm_of(benchmark, task)
     return int(getattr(asked, "budget_usd", None) is not None)
@@ -323,11 +324,11 @@ def budgeted(plan: Plan, benchmark: str, task: str = "", model: str = "") -> int
 def threads(
     plan: Plan, benchmark: str, lang: str | None = None, corpus_lang: str | None = None
 ) -> int:
-    """Return the threads of a job that runs a model over a benchmark's or view's texts.
+    """Return the threads of a job that runs a model over the texts of a benchmark or view.
 
-    A small job starts up longer than it computes: several on a core each end sooner than one after
-    the other on all. 8 for large ones, of which Snakemake takes as many as it may; 2 where their
-    number is not known.
+    1 for a small job: it mostly loads, so small jobs finish sooner side by side on one core each.
+    8 for a large job (Snakemake reduces this to the available cores); 2 if the number of texts is
+    unknown.
     """
     found = by_config(plan).texts(benchmark, str(lang or corpus_lang))
     if found is None:
@@ -336,16 +337,16 @@ def threads(
 
 
 def chain_threads(plan: Plan, benchmark: str, lang: str) -> int:
-    """Return the threads of a model job whose jobs run one after another: at least two.
+    """Return the threads of a model job that runs while no other job of its benchmark can.
 
-    No other job of its benchmark runs at the same time.
+    At least two.
     """
     return max(2, threads(plan, benchmark, lang))
 
 
 def gpus(plan: Plan) -> int:
-    """Return the GPUs that a job takes which runs a model or a reranker here.
+    """Return the GPUs of a job that runs a model or a reranker on this machine.
 
-    None where there are none: there jobs share the cores. A SLURM profile asks for its own number.
+    0 without a GPU: such jobs share the cores. The SLURM profile overrides this number.
     """
     return int(plan.config.encoding.device != "cpu" and has_gpus())

@@ -1,4 +1,4 @@
-"""`limit: N`: a config cut to N documents or queries of a domain, two domains and two languages."""
+"""`limit: N`: reduces a config to N documents or queries per domain, 2 domains and 2 languages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from psibench.plan.config import Config
 
 FEW = 2
-"""Languages of a benchmark, domains of a language, and jobs that share a task."""
+"""Largest number of languages, of domains per language, and of shards per task."""
 
 
 def limited(config: "Config", n: int) -> "Config":
-    """Return a valid config with at most ``n`` documents drawn of a domain, of few domains.
+    """Return a valid config with at most ``n`` documents per domain, and few domains and languages.
 
-    Queries of a release are cut where it is built (`psibench.generate.recipes.run_build`).
+    The queries of a release are limited when it is built (`psibench.generate.recipes.run_build`).
     """
     benchmarks = {name: _benchmark(one, n) for name, one in config.benchmarks.items()}
     probes = config.probes.model_copy(update={"n_documents": min(config.probes.n_documents, n)})
@@ -35,7 +35,7 @@ def _benchmark(section: Benchmark, n: int) -> Benchmark:
         drawn = {"n_documents": min(section.sample.n_documents or n, n)}
         update["sample"] = section.sample.model_copy(update=drawn)
         update["shards"] = min(section.shards, FEW)
-    if isinstance(section, Posir):  # the share is that of a corpus too large to be asked about
+    if isinstance(section, Posir):  # a share below 1 limits the cost of large corpora
         every = section.propose_questions.model_copy(update={"share": 1.0})
         update["propose_questions"] = every
     if corpora := getattr(section, "corpora", None):
@@ -63,7 +63,7 @@ def _benchmark(section: Benchmark, n: int) -> Benchmark:
 
 
 def _training(section: Training) -> Training:
-    """Take all examples, in one length bin: few documents leave many bins empty."""
+    """Use all examples in one length bin, because with few documents many bins would be empty."""
     bases = {
         name: base
         if base.pads is None

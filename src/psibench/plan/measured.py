@@ -1,7 +1,7 @@
-"""The table of a config's work with what is known beyond the config: a run's tables.
+"""The work of a config, with counts measured in the tables of earlier runs.
 
-All that `plan` and `estimate` read of results/ is read here. Texts of a benchmark are those of its
-tables, where these are of today's sample; else what the config plans.
+`plan` and `estimate` read results/ only through this module. The texts of a benchmark are counted
+in its tables if these match the current sample, else in local files, else planned by the config.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ NOT_A_TABLE = (pl.exceptions.ColumnNotFoundError, pl.exceptions.ComputeError)
 
 
 class Measured(Planned):
-    """Counts that earlier runs measured; the config alone still says how jobs are cut.
+    """Counts from the tables of earlier runs; the number of jobs still depends on the config only.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Measured(Planned):
     Raises
     ------
     InputError
-        From all that counts: if a table is there and cannot be read.
+        From every method that counts, if an existing table cannot be read.
     """
 
     def __init__(self, plan: "Plan", results: Path) -> None:
@@ -49,7 +49,7 @@ class Measured(Planned):
     # Texts
 
     def find_asked_for(self, name: str, language: str) -> Texts | None:
-        """Return the texts before any filter: those of local files, else of the config."""
+        """Return the texts before any filter, from local files, else from the config."""
         planned = self.plan.named[name]
         if language in planned.native:
             tokenizer = self.plan.config.length_tokenizer
@@ -59,7 +59,7 @@ class Measured(Planned):
         return super().find_asked_for(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:
-        """Say whether a run drew the documents that would be drawn now, as far as can be told."""
+        """Return False if a run sampled other documents than the config would sample now."""
         planned = self.plan.benchmarks[self.plan.named[name].base]
         if not isinstance(section := planned.section, GeneratedBenchmark):
             return True
@@ -78,9 +78,9 @@ class Measured(Planned):
         return True
 
     def read_tables(self, name: str, language: str) -> Texts | None:
-        """Read the tables of a benchmark or view; a view without tables has its benchmark's.
+        """Count the texts in a benchmark's or view's tables; a view may use its benchmark's tables.
 
-        None if a run drew other documents than would be drawn now.
+        None without tables, or if they belong to another sample than the config's.
         """
         planned = self.plan.named[name]
         if not self._is_of_sample(name, language):
@@ -103,7 +103,7 @@ class Measured(Planned):
         n, by_length = len(asked), tuple(sorted(lengths.items()))
         return Texts(by_length, n, n_tokens / max(1, n), basis="tables")
 
-    # What filters left, what tasks used, what is encoded
+    # Shares that filters keep, usage of tasks, encodings
 
     def kept(self, name: str, language: str, step: str) -> float | None:
         """Return the share of candidates that a step kept in a run; None before one."""
@@ -125,7 +125,7 @@ class Measured(Planned):
         return kept / entered if entered else None
 
     def used(self, name: str, language: str, task: str) -> Used | None:
-        """Return what a task used in a language, as far as its jobs are done; None before any."""
+        """Return the usage of a task in a language by its finished jobs; None without any."""
         planned = self.plan.benchmarks[name]
         paths = [
             self.results.parent / path
@@ -148,13 +148,13 @@ class Measured(Planned):
         )
 
     def is_encoded(self, name: str, model: str, language: str) -> bool:
-        """Say whether the vectors of today's texts are there."""
+        """Return whether the texts of the current sample are encoded."""
         path = self.results / name / "encodings" / model / f"{language}.parquet"
         return path.is_file() and self._is_of_sample(name, language)
 
 
 def _read(paths: Iterable[Path], columns: list[str]) -> pl.DataFrame:
-    """Read columns of the tables that are there and have them: a run may be writing others."""
+    """Read columns of the tables that exist and have them; a run may be writing the others."""
     frames = [pl.DataFrame(schema=dict.fromkeys(columns, pl.Null))]
     for path in paths:
         with suppress(FileNotFoundError, *NOT_A_TABLE):

@@ -1,12 +1,12 @@
-"""The paths of a run: what wildcards may stand for, and the files that jobs read.
+"""The paths of a run: patterns of wildcards, and the input files of jobs.
 
 The arguments of a function are the wildcards of a job: ``benchmark`` (or view), ``lang``,
 ``query_lang``, ``corpus_lang``, ``model``, ``reranker``, ``task``, ``training``,
 ``trained``, ``probe``, and ``number`` (of a judge). ``part`` is a slice of a language's domains and
 ``portion`` a slice of a filter's queries, both written ``/N-of-M``, or ``""`` for all; ``shard``,
-written ``N-of-M``, is a slice of a task or an encoding. A table that a function returns or lists is
-its path, relative to the working directory; an empty list says that a job reads none. The Snakefile
-lists all paths.
+written ``N-of-M``, is a slice of a task or an encoding. Functions return tables as paths relative
+to the working directory; an empty list means that a job reads none. workflow/Snakefile documents
+all paths.
 """
 
 import re
@@ -42,13 +42,13 @@ NEVER_MATCHES = r"(?!)none"
 
 
 def wildcard_patterns(plan: Plan) -> dict[str, str]:
-    """Return one regular expression per kind of id, for the wildcards of rules."""
+    """Return a regular expression for each kind of id, to constrain wildcards."""
     return {kind: any_of(ids) for kind, ids in _ids(plan).items()} | {"parts": _parts(plan)}
 
 
 def any_of(ids: Iterable[str]) -> str:
-    """Return a regular expression that matches some ids and nothing else."""
-    # The longer of two ids that begin alike comes first.
+    """Return a regular expression that matches exactly these ids."""
+    # Reverse order puts an id before its prefixes, so that the longer id matches first.
     return "|".join(map(re.escape, sorted(set(ids), reverse=True))) or NEVER_MATCHES
 
 
@@ -58,7 +58,7 @@ def _parts(plan: Plan) -> str:
 
 
 def _ids(plan: Plan) -> dict[str, list[str]]:
-    """Return the ids of each kind; an id may be in a list more than once."""
+    """Return the ids of each kind, possibly with repeats."""
     every = plan.benchmarks.values()
 
     def models(kind: type | tuple[type, ...]) -> list[str]:
@@ -85,7 +85,6 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "generated": [planned.id for planned in every if planned.is_generated],
         "raw": [name for name, planned in plan.views.items() if planned.view == RAW_VIEW],
         "margin": margin,
-        # By another rule.
         "verified": [one.id for one in every if _verify_of(one) and one.id not in margin],
     }
 
@@ -95,7 +94,7 @@ def _verify_of(planned: PlannedBenchmark) -> VerifySection | None:
     return section
 
 
-# Tables of a benchmark, part by part of a language's domains
+# Tables of a benchmark, one per part of a language's domains
 
 
 def domains(
@@ -106,7 +105,7 @@ def domains(
     corpus_lang: str | None = None,
     part: str = "",
 ) -> list[str]:
-    """List the domains of ``lang`` or of a part of it, or those in both languages of a pair."""
+    """List the domains of ``lang`` (or a part), or the domains in both languages of a pair."""
     return plan.named[benchmark].domains(str(query_lang or lang), corpus_lang, part)
 
 
@@ -121,7 +120,7 @@ def domain_tables(
     table: str,
     view: str = "",
 ) -> list[str]:
-    """List one table of the parts with the `domains`, in ``lang``; with ``view``, of this view."""
+    """List one table in ``lang``, of the parts with the `domains`; ``view`` selects a view."""
     name = view_id(benchmark, view) if view else benchmark
     among = domains(plan, name, lang, query_lang, corpus_lang, part)
     return plan.named[name].tables(lang, table, domains=among)
@@ -137,7 +136,10 @@ def language_tables(
 
 
 def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
-    """List a benchmark's languages in order: ``lang``, ``domains`` and the tables of these."""
+    """List a benchmark's languages in order, with their domains and tables.
+
+    Each item has the keys ``lang``, ``domains``, ``corpora``, ``queries`` and ``qrels``.
+    """
     planned = plan.named[benchmark]
     return [
         {"lang": lang, "domains": planned.domains(lang)}
@@ -150,12 +152,12 @@ def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
 
 
 def built(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> list[str]:
-    """List the files of a table of a benchmark's build, of one part of a language."""
+    """List the files of an intermediate table of a benchmark, for one part of a language."""
     return plan.named[benchmark].built(lang, part, table)
 
 
 def built_of_all(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[str]:
-    """List the files of a table of a benchmark's build, of all parts of a language."""
+    """List the files of an intermediate table of a benchmark, for all parts of a language."""
     planned = plan.named[benchmark]
     return [path for part in planned.parts[lang] for path in planned.built(lang, part, table)]
 
@@ -164,34 +166,31 @@ def built_of_all(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[s
 
 
 def sources_of(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[str]:
-    """List the local files that the domains of a language, or of a part of it, are read from."""
+    """List the local source files of the domains of a language (or a part)."""
     chosen = domains(plan, benchmark, lang, part=part)
     files_of_each = (plan.sources[benchmark, lang, name] for name in chosen)
     return list(dict.fromkeys(path for files in files_of_each for path in files))
 
 
 def model_inputs(plan: Plan, model: str) -> list[str]:
-    """List what a model is loaded from: its checkpoint's files, or a manifest.
-
-    The manifest is that of its download or, of a trained model, that of its training.
-    """
+    """List the local checkpoint files of a model, or the manifest of its download or training."""
     if model in plan.config.trained:
         return [f"{plan.config.trained[model].folder}/model.json"]
     return _files_of(plan, plan.models[model])
 
 
 def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
-    """List what a reranker is loaded from: its checkpoint's files, or its download's manifest."""
+    """List the local checkpoint files of a reranker, or its download's manifest."""
     return _files_of(plan, plan.rerankers[reranker])
 
 
 def tokenizer_inputs(plan: Plan) -> list[str]:
-    """List what tokens are counted with: a tokenizer's files, or its download's manifest."""
+    """List the files of the tokenizer for token lengths, or its download's manifest."""
     return _files_of(plan, plan.config.length_tokenizer)
 
 
 def _files_of(plan: Plan, entry: ModelBase | RerankerBase | str) -> list[str]:
-    """List the local files that an entry, or a tokenizer, reads, or its download's manifest."""
+    """List the local files of an entry or a tokenizer, and its download's manifest, if any."""
     manifests = [f"{plan.config.store}/checkpoints/{one.name}.json" for one in downloads_of(entry)]
     match entry:
         case str():
@@ -221,13 +220,13 @@ def external_run_files(
     )
 
 
-# Training: the pool, the texts held out of it, and the models
+# Training: the pool, the texts that it must not contain, and the models
 
 
 def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
-    """List the corpora (or qrels) that the models of a training are evaluated or probed on.
+    """List the corpora (or qrels) on which the models of a training are evaluated or probed.
 
-    The training leaves their texts out. ``table`` is corpus or qrels, in the language of its pool.
+    The training excludes their texts. ``table`` is corpus or qrels, in the language of the pool.
     """
     models = {name for name, model in plan.config.trained.items() if model.training == training}
     language = plan.pool_language(training)
@@ -240,12 +239,12 @@ def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
 
 
 def unevaluated_model_manifests(plan: Plan) -> list[str]:
-    """List the manifests of the trained models that are not evaluated."""
+    """List the manifests of the trained models that no benchmark evaluates."""
     return [f"{model.folder}/model.json" for model in plan.unevaluated_models.values()]
 
 
 def base_inputs(plan: Plan, trained: str) -> list[str]:
-    """List what a training starts from: the files of its base model, or a download's manifest."""
+    """List the checkpoint files of the base model of a training, or its download's manifest."""
     return _files_of(plan, plan.config.trained[trained].base_entry)
 
 
@@ -253,20 +252,20 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 
 
 def of_task(plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str) -> list[str]:
-    """List the files of a task's table; none if the benchmark has no such task."""
+    """List the files of a task's table; empty if the benchmark does not have the task."""
     planned = plan.benchmarks[benchmark]
     return planned.built(lang, part, task) if task in planned.tasks else []
 
 
 def translators_of(planned: PlannedBenchmark) -> list[str]:
-    """List the names of the translators that are compared on a benchmark, if any are."""
+    """List the names of the translators that are compared on a benchmark."""
     translate = planned.section.translate
     quality = translate and translate.quality
     return list((quality and quality.translators) or ())
 
 
 def translator_grades(plan: Plan, benchmark: str) -> list[str]:
-    """List the tables with the grades of each translator's sample, of each one per language."""
+    """List the tables with the grades of each translator's sample, one per language."""
     planned = plan.benchmarks[benchmark]
     return [
         path
@@ -279,7 +278,7 @@ def translator_grades(plan: Plan, benchmark: str) -> list[str]:
 def candidates_before(
     plan: Plan, benchmark: str, lang: str, part: str = "", *, step: str | None = None
 ) -> list[str]:
-    """List the candidates that ``step`` reads; without a step, those that become queries."""
+    """List the tables of candidates that ``step`` reads; None selects the final candidates."""
     planned = plan.benchmarks[benchmark]
     return planned.built(lang, part, planned.candidates_before(step))
 
@@ -296,8 +295,8 @@ def score_tables(
 ) -> list[str]:
     """List the score tables of a filter's rerankers, in order.
 
-    With ``reranker`` only those of the rerankers before it, with ``portion`` only those of this
-    portion. ``of`` is the filter: ``verify`` or ``false_negatives``.
+    ``reranker`` selects the rerankers before it, ``portion`` one portion. ``of`` is the filter:
+    ``verify`` or ``false_negatives``.
     """
     panel = getattr(plan.benchmarks[benchmark].section, of).rerankers
     if reranker is not None:
@@ -313,7 +312,7 @@ def score_tables(
 
 
 def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
-    """Return the run of the first-stage search, whose top documents may be false negatives."""
+    """Return the run whose top documents are the possible false negatives."""
     model = plan.benchmarks[benchmark].negatives.recall.model
     folder = "runs" if plan.recalls_by_run(benchmark) else "recall"
     return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}{part}.parquet"
@@ -322,7 +321,7 @@ def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
 def grades(
     plan: Plan, benchmark: str, lang: str, part: str = "", task: str | None = None
 ) -> list[str]:
-    """List the grades of the rounds of grading; with ``task``, of the rounds before it."""
+    """List the tables of grades of all rounds of grading, or of the rounds before ``task``."""
     rounds = GRADE_ROUNDS if task is None else GRADE_ROUNDS[: GRADE_ROUNDS.index(task)]
     planned = plan.benchmarks[benchmark]
     return [path for one in rounds for path in planned.built(lang, part, one)]
@@ -331,7 +330,7 @@ def grades(
 def judge_tables(
     plan: Plan, benchmark: str, lang: str, part: str = "", number: str | None = None
 ) -> dict[str, list[str]]:
-    """Return the grades of the judges of false negatives, by judge; up to the one of ``number``."""
+    """Return the tables of the judges of false negatives by judge; only those before ``number``."""
     planned = plan.benchmarks[benchmark]
     section = planned.negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
@@ -341,7 +340,7 @@ def judge_tables(
 
 
 def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, list[str]]:
-    """Return what the tables of a language, or a part of it, are made of: see `Plan.data_stage`."""
+    """Return the inputs of a language's (or part's) tables by name: see `Plan.data_stage`."""
     planned, tokenizer = plan.benchmarks[benchmark], {"tokenizer": tokenizer_inputs(plan)}
     among = planned.domains(lang, part=part)
 
@@ -375,10 +374,9 @@ def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[s
 
 
 def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
-    """List the encodings tables with the texts of a benchmark or view in a language.
+    """List the encodings tables of a benchmark's (or view's) texts in a language, one per shard.
 
-    They may be another view's, with more texts (`Plan.encoding_source`); there is one for each job
-    that shares the texts.
+    They may belong to a view with more texts (`Plan.encoding_source`).
     """
     name = plan.encoding_source(benchmark, model, lang)
     slices = Slice.every(encoding_jobs(plan, name, model, lang))
@@ -396,10 +394,10 @@ def text_filter_tables(
     *,
     table: str,
 ) -> list[str]:
-    """List the tables whose texts are looked up in an encodings table that has more of them.
+    """List the tables that select a benchmark's texts in an encodings table with more texts.
 
-    Empty if the table is the benchmark's own, and no part of a language is asked for. A pair has
-    the parts with the domains that are in both languages, a part its own.
+    Empty if the encodings have exactly the benchmark's texts, i.e. belong to it and no ``part`` is
+    given. For a pair, lists the parts with domains of both languages.
     """
     if plan.encoding_source(benchmark, model, lang) == benchmark and not part:
         return []
@@ -414,7 +412,7 @@ def first_stage(plan: Plan, benchmark: str, model: str, query_lang: str, corpus_
 
 
 def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) -> list[str]:
-    """List the encodings that tell how much of each document the fused models read."""
+    """List the encodings that record how much of each document the fused models read."""
     return [
         path
         for component in plan.component_models(model, benchmark)
@@ -424,7 +422,7 @@ def fused_encodings(plan: Plan, benchmark: str, model: str, corpus_lang: str) ->
 
 
 def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
-    """Say whether one of the models that are fused reads whole documents."""
+    """Return whether one of the fused models reads whole documents."""
     components = plan.component_models(model, benchmark)
     return any(plan.visibility_source(component) == "all" for component in components)
 
@@ -432,17 +430,18 @@ def reads_all(plan: Plan, benchmark: str, model: str) -> bool:
 def compared_models(
     plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 ) -> list[dict[str, Any]]:
-    """List the models evaluated on a language pair, with what their scoring needs to know.
+    """List the models evaluated on a language pair, with the inputs of their scoring.
 
-    ``run`` is a model's run, or that of a wider view (`Plan.run_source`). ``encodings`` or ``seen``
-    say how far the model reads each document; neither is there if it reads all, or nobody knows.
+    ``run`` is a model's run, or the run of a wider view (`Plan.run_source`). ``encodings`` or
+    ``seen`` are the tables that record how much of each document the model reads; both are empty if
+    it reads all, or if this is unknown (``reading_known``).
     """
     pair, models = f"{query_lang}-{corpus_lang}", list[dict[str, Any]]()
     searched = plan.run_source(benchmark, query_lang, corpus_lang)
     for model in plan.models_of(benchmark, query_lang, corpus_lang):
         run, reads = f"results/{searched}/runs/{model}/{pair}", plan.visibility_source(model)
         if isinstance(plan.models[model], RunFilesModel):
-            run = f"results/{benchmark}/runs/{model}/{pair}"  # the user's files are of one view
+            run = f"results/{benchmark}/runs/{model}/{pair}"  # the user's files are for one view
         is_encoded = reads == "encoded"
         models.append(
             {
@@ -460,7 +459,7 @@ def compared_models(
 
 
 def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
-    """List the tables of models that the scoring of a language pair reads."""
+    """List the runs and the reading tables that the scoring of a language pair reads."""
     compared = compared_models(plan, benchmark, query_lang, corpus_lang)
     read = [(one["run"], *one["encodings"], one["seen"]) for one in compared]
     return [path for paths in read for path in paths if path is not None]
@@ -470,7 +469,7 @@ def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str
 
 
 def probe_psi(plan: Plan) -> list[str]:
-    """List the PSI tables of the probed benchmarks with queries; empty without `probes.psi`."""
+    """List the PSI tables of probed benchmarks with queries; empty without `probes.psi`."""
     if not plan.config.probes.psi:
         return []
     path = "results/{benchmark}/tables/{lang}-{lang}.psi.parquet"
@@ -479,12 +478,12 @@ def probe_psi(plan: Plan) -> list[str]:
 
 
 def probe_queries(plan: Plan, benchmark: str, lang: str, probe: str, *, table: str) -> list[str]:
-    """List the queries or qrels of a language if the probe reads queries, else none."""
+    """List the queries or qrels of a language if the probe reads queries; else empty."""
     return domain_tables(plan, benchmark, lang, table=table) if probe in OF_QUERIES else []
 
 
 def encoded_before_probe(
     plan: Plan, benchmark: str, model: str, lang: str, probe: str
 ) -> list[str]:
-    """List the encodings of the corpus that a probe searches; none if it does not search."""
+    """List the encodings of the corpus that a probe searches; empty if it does not search."""
     return encodings(plan, benchmark, model, lang) if probe in SEARCHING else []

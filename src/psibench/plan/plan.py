@@ -1,6 +1,6 @@
-"""A config's plan: its benchmarks and views, and the entries that its jobs need, looked up once.
+"""The plan of a config: its benchmarks and views, and the registry entries that its jobs need.
 
-`paths` says what there is to be made, `jobs` what each job is given; both ask the plan.
+`paths` and `jobs` compute the files, parameters and resources of each job from the plan.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ HAS_RUNS = SEARCHES | RunFilesModel
 
 @dataclass(frozen=True)
 class Download:
-    """One repository at one revision."""
+    """A repository of the hub at one revision."""
 
     repo: str
     revision: str | None = None
@@ -72,29 +72,31 @@ class Download:
 
     @property
     def name(self) -> str:
-        """Name of its manifest, without the suffix."""
+        """Name of the manifest, without the suffix."""
         return manifest_name(self.repo, self.revision, self.part).removesuffix(".json")
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What follows from a config; made by `make_plan`.
+    """Everything that follows from a config; made by `make_plan`.
 
     Attributes
     ----------
     benchmarks, views
-        By id. ``named`` has both.
+        By id; ``named`` has both.
     models
-        Registry entries by id: those evaluated, those that recall false negatives or choose
-        personas, those whose runs are reranked or fused.
+        Registry entries by id: evaluated models, models that recall false negatives or choose
+        personas, and models whose runs are reranked or fused.
     personas
-        Local files that personas are read from, by the benchmarks that have some.
-    rerankers, llms, prices
-        Those that benchmarks or models name, by id; all prices.
+        Local files with personas, by benchmark.
+    rerankers, llms
+        Entries that benchmarks or models name, by id.
+    prices
+        All prices.
     downloads
-        What jobs read of the hub, by the names of their manifests.
+        Checkpoints and tokenizers that jobs read from the hub, by name of the manifest.
     sources
-        (benchmark, language, domain) -> local files that it is read from.
+        (benchmark, language, domain) -> local source files.
     """
 
     config: Config
@@ -120,7 +122,7 @@ class Plan:
 
     @cached_property
     def evaluated(self) -> list[PlannedBenchmark]:
-        """The benchmarks, each followed by those of its views that have rows of their own."""
+        """The benchmarks with queries, each followed by its evaluated views."""
         return [
             self.named[one]
             for name, planned in self.queried.items()
@@ -129,7 +131,7 @@ class Plan:
 
     @cached_property
     def runs(self) -> list[dict[str, str]]:
-        """The labels of every run: benchmark or view, model, query and corpus language."""
+        """The labels of every run: benchmark or view, model, query language, corpus language."""
         return [
             {
                 "benchmark": planned.id,
@@ -142,13 +144,14 @@ class Plan:
             for model in self.models_of(planned.id, queries, documents)
         ]
 
-    # Which models are evaluated, and how each gets its runs
+    # Evaluated models and their runs
 
     def models_of(self, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
         """List the models evaluated on a language pair of a benchmark or view.
 
-        A benchmark may name its own, and those of its translations. Kinds that are slow run on the
-        tiny subset alone, where there is one. What was trained on a benchmark is not tested on it.
+        A benchmark may restrict its models, and its translations further. Models whose kind is in
+        ``tiny.only_here`` run only on the tiny subset. A trained model is not evaluated on the
+        benchmark that it was trained on.
         """
         planned = self.named[benchmark]
         section, chosen = planned.section, planned.section.models
@@ -165,9 +168,9 @@ class Plan:
 
     @cached_property
     def unevaluated_models(self) -> dict[str, TrainedModel]:
-        """The models of trainings none of whose models is evaluated: made for later, by id.
+        """The models of trainings without any evaluated model, by id.
 
-        Of the other trainings, what is evaluated is what is trained.
+        A run trains all models of such a training, but only the evaluated models of others.
         """
         trained = self.config.trained
         tested = {trained[run["model"]].training for run in self.runs if run["model"] in trained}
@@ -178,16 +181,16 @@ class Plan:
         return self.config.training[self.config.trained[model].training].benchmark
 
     def pool_language(self, training: str) -> str:
-        """Return the language of the pool of a training."""
+        """Return the language of the pool that a training samples from."""
         section = self.config.training[training]
         return section.lang or self.benchmarks[section.benchmark].section.language
 
     def is_vector(self, model: str) -> bool:
-        """Say whether a model's vectors are stored and searched."""
+        """Return whether a model's vectors are stored and searched."""
         return isinstance(self.models[model], EncoderModel | EmbeddingApiModel)
 
     def is_api(self, model: str) -> bool:
-        """Say whether a model's vectors come from a service."""
+        """Return whether a model is an embedding API."""
         return isinstance(self.models[model], EmbeddingApiModel)
 
     def first_stage(self, model: str, benchmark: str) -> str:
@@ -197,9 +200,9 @@ class Plan:
         return first_stage_of(entry, self.named[benchmark].section, self.config)
 
     def component_models(self, model: str, benchmark: str) -> list[str]:
-        """List the retrievers at the root of a model.
+        """List the retrievers that a model uses.
 
-        They are the first stage of a reranker, the components of a fusion, else the model itself.
+        These are the first stage of a reranker, the components of a fusion, else the model itself.
         """
         entry = self.models[model]
         if isinstance(entry, RerankModel):
@@ -207,12 +210,12 @@ class Plan:
         return list(entry.of) if isinstance(entry, FusionModel) else [model]
 
     def visibility_source(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
-        """Say which table tells how far a model reads each document.
+        """Return which table records how much of each document a model reads.
 
-        ``all``: none, it reads whole documents; ``encoded``: its encodings; ``seen``: the `.seen`
-        table of its run, for each query's positive; ``unknown``: none. Encodings tell how long a
-        beginning was read, and cannot tell a head and a tail. A fusion reads what any of its
-        components does.
+        ``all``: no table, as it reads whole documents; ``encoded``: its encodings; ``seen``: the
+        `.seen` table of its run, for each query's positive; ``unknown``: no table. Encodings record
+        the length of the text that was read from the start, so a model that reads the head and the
+        tail is ``unknown``. A fusion has read everything that any component has read.
         """
         entry = self.models[model]
         if isinstance(entry, FusionModel):
@@ -226,18 +229,18 @@ class Plan:
         return "encoded" if self.is_vector(model) else "all"
 
     def llm_of(self, benchmark: str, task: str) -> LlmSettings:
-        """Return the language model that a task asks."""
+        """Return the language model of a task."""
         return self.llms[self.benchmarks[benchmark].tasks[task].section.llm]
 
     def position_blind(self, benchmark: str, query_lang: str, corpus_lang: str) -> str | None:
-        """Return the first model of a language pair that is a position-blind control, if any."""
+        """Return the first position-blind control among a language pair's models, if any."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
         return next((m for m in models if self.models[m].control == "position-blind"), None)
 
     def given_pairs(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
-        """List the pairs of `compare` in the config whose models a language pair has both of."""
+        """List the pairs of `compare` whose two models are evaluated on a language pair."""
         models = self.models_of(benchmark, query_lang, corpus_lang)
         pairs = self.config.compare.items()
         return [pair for pair in pairs if {*pair} <= {*models} and len({*pair}) == 2]
@@ -245,10 +248,10 @@ class Plan:
     def input_lengths(
         self, benchmark: str, query_lang: str, corpus_lang: str
     ) -> list[tuple[str, str]]:
-        """List pairs of its models that differ in the length of their input alone, longer first."""
-        shown = FIELDS_WITHOUT_EFFECT | {"max_tokens"}
+        """List pairs of models that differ only in their input length, the longer one first."""
+        ignored = FIELDS_WITHOUT_EFFECT | {"max_tokens"}
         entries = {
-            model: entry.model_dump(mode="json", exclude=set(shown))
+            model: entry.model_dump(mode="json", exclude=set(ignored))
             for model in self.models_of(benchmark, query_lang, corpus_lang)
             if isinstance(entry := self.models[model], EncoderModel)
             and getattr(entry, "max_tokens", None) is not None
@@ -263,11 +266,11 @@ class Plan:
         ]
 
     def on_filter_panel(self, benchmark: str, model: str) -> bool:
-        """Say whether a model had a say in which queries are in a benchmark or view.
+        """Return whether a model influenced which queries a benchmark or view has.
 
-        It, or the same checkpoint as a reranker, is on the panel that checks candidates, recalls
-        false negatives, or looks for them. The view before their removal knows the first alone;
-        static embeddings are another model than the network they are of.
+        True if the model, or a reranker with the same checkpoint, verifies candidates, recalls
+        false negatives, or scores them. For the raw view, only the verification counts. Static
+        embeddings do not count as the network that they come from.
         """
         planned = self.named[benchmark]
         verify = getattr(planned.section, "verify", None)
@@ -286,7 +289,7 @@ class Plan:
         return self._scorer(entry) in chose - {None}
 
     def _scorer(self, entry: Model | RerankerModel) -> tuple[str, str | None] | None:
-        """Return what gives a model's or reranker's scores: BM25, or a checkpoint's network."""
+        """Return the source of a model's or reranker's scores: BM25, or checkpoint and revision."""
         if isinstance(entry, RerankModel):
             return self._scorer(self.rerankers[entry.reranker])
         if isinstance(entry, Bm25Model | Bm25Reranker):
@@ -300,8 +303,9 @@ class Plan:
     def data_stage(self, benchmark: str, lang: str) -> DataStage:
         """Return the stage that makes a benchmark's tables in a language.
 
-        ``build`` reads a source that has queries; ``assemble`` takes generated queries, and
-        ``remove_negatives`` those of the raw view; ``clean_translations`` takes translations.
+        ``build`` reads a source that has queries; ``assemble`` takes generated queries;
+        ``remove_negatives`` removes false negatives from the raw view; ``clean_translations`` takes
+        translations.
         """
         planned = self.benchmarks[benchmark]
         if lang in planned.translated:
@@ -315,8 +319,8 @@ class Plan:
     def encoding_source(self, benchmark: str, model: str, lang: str) -> str:
         """Return the benchmark or view whose encodings table has this one's vectors.
 
-        The raw view has the texts of a benchmark and of its tiny subset. It is encoded only if the
-        model searches for false negatives or the view is evaluated. Translations have no views.
+        The raw view contains the texts of the benchmark and of its tiny subset. It is encoded only
+        if it is evaluated or if the model recalls false negatives. Translations have no views.
         """
         planned = self.named[benchmark]
         if planned.view == RAW_VIEW or lang in planned.translated:
@@ -330,9 +334,9 @@ class Plan:
     def run_source(self, benchmark: str, query_lang: str, corpus_lang: str) -> str:
         """Return the benchmark or view whose runs this one reuses (itself if it reuses none).
 
-        The raw view has a benchmark's queries, and the same documents if the removal of false
-        negatives leaves the corpus alone; a benchmark has the queries and documents of its tiny
-        subset. Runs are reused only if both are evaluated on all models.
+        The raw view contains the benchmark's queries, and has the same documents unless the removal
+        of false negatives changes the corpus. A benchmark contains the queries and documents of its
+        tiny subset. Runs are reused only if both are evaluated with all models.
         """
         planned = self.named[benchmark]
         if planned.view not in ("", TINY_VIEW) or query_lang != corpus_lang:
@@ -342,16 +346,17 @@ class Plan:
         wider = planned.base
         if RAW_VIEW in planned.evaluated_views and not planned.negatives.removes_documents:
             wider = view_id(planned.base, RAW_VIEW)
-        takes = all(
+        has_all_models = all(
             self.models_of(one, query_lang, corpus_lang) == self.config.models
             for one in (wider, benchmark)
         )
-        return wider if takes else benchmark
+        return wider if has_all_models else benchmark
 
     def recalls_by_run(self, benchmark: str) -> bool:
-        """Say whether the run of a raw view is deep enough to recall possible false negatives.
+        """Return whether the run of a raw view can serve as the recall of false negatives.
 
-        Where a language is cut into parts, each recalls its own: no job reads the run of them all.
+        It must be evaluated with this model and be deep enough. A language with several parts has
+        one recall per part instead, so that no job reads a run of all parts.
         """
         planned, raw = self.benchmarks[benchmark], view_id(benchmark, RAW_VIEW)
         recall = planned.negatives.recall
@@ -367,10 +372,10 @@ class Plan:
     # Comparisons of domains, and probes
 
     def similarity_jobs(self, benchmark: str) -> list[tuple[str, str]]:
-        """List the (model, language) pairs under which the domains of a benchmark are compared.
+        """List the (model, language) pairs for which a benchmark's domains are compared.
 
-        The model is the first one with vectors; the languages are native and have two domains or
-        more. Documents without queries are neither evaluated nor compared.
+        The model is the first one with vectors; the languages are native with at least two domains.
+        Empty for a benchmark of documents.
         """
         model = next((model for model in self.config.models if self.is_vector(model)), None)
         if model is None or benchmark not in self.queried:
@@ -380,11 +385,10 @@ class Plan:
 
     @cached_property
     def probed(self) -> list[dict[str, str]]:
-        """The jobs of all probes: probe, benchmark, model and lang.
+        """The labels of all probe jobs: probe, benchmark, model and lang.
 
-        Models are probed that have one vector per text and are evaluated on the language. Probes of
-        queries need evidence spans, so
-        that benchmarks without spans or without queries are left out.
+        Models are probed if they have one vector per text and are evaluated on the language.
+        Benchmarks without queries or evidence spans have no probes that read queries.
         """
         settings = self.config.probes
         chosen = settings.benchmarks
@@ -407,20 +411,20 @@ class Plan:
 def make_plan(
     config: Config, models: Mapping[str, Model], *, missing: list[str] | None = None
 ) -> Plan:
-    """Look up all that a config names; ``models`` are the entries of those it evaluates.
+    """Look up everything that a config names; ``models`` are the entries of its models.
 
     Parameters
     ----------
     missing
-        Where to put what is not there and where the config names it; of a benchmark whose release
-        is missing, no language is known. None, or if something else is wrong: an error, too.
+        Receives messages about missing files instead of an error, unless there are other errors. A
+        benchmark whose release is missing has no languages.
 
     Raises
     ------
     InputError
-        With all that is wrong: a model, language model or reranker is not known, or does not do
-        what it is named for; a template does not fit; a local source, checkpoint or run does not
-        exist; a checkpoint has fewer positions than its entry asks for.
+        With all problems: unknown or unsuitable models, language models and rerankers; templates
+        that do not fit; missing local sources, checkpoints and runs; checkpoints with fewer
+        positions than their entries need.
     """
     found = Gathered([] if missing is None else missing)
     try:
@@ -439,7 +443,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], noted: Gathered) -> 
     benchmarks = plan_benchmarks(config, noted)
     entries = dict(models) | named
     rerankers = resolve_rerankers(config, entries)
-    there = entries | {name: model.base_entry for name, model in config.trained.items()}
+    loaded = entries | {name: model.base_entry for name, model in config.trained.items()}
     personas = dict[str, list[str]]()
     for name, section in config.benchmarks.items():
         if isinstance(section, Controlled):
@@ -455,12 +459,12 @@ def _make_plan(config: Config, models: Mapping[str, Model], noted: Gathered) -> 
         rerankers=rerankers,
         llms=resolve_llms(config),
         prices=load_prices(config.prices),
-        downloads=_downloads(config, there, rerankers, noted),
+        downloads=_downloads(config, loaded, rerankers, noted),
         sources=_sources(benchmarks, noted),
     )
     noted.problems.extend([*_without_pool(plan), *_unanswerable(plan)])
     if unfit:
-        return plan  # whose runs are read is not known
+        return plan  # the components of unsuitable models are unknown
     for name, entry in entries.items():
         if isinstance(entry, RunFilesModel):
             runs = [
@@ -474,33 +478,33 @@ def _make_plan(config: Config, models: Mapping[str, Model], noted: Gathered) -> 
 
 
 def _without_pool(plan: Plan) -> Iterator[str]:
-    """Say which trainings have no pool that fits."""
+    """Yield a message for each training without a suitable pool."""
     for name, section in plan.config.training.items():
         native = plan.benchmarks[section.benchmark].native
         if native and (language := plan.pool_language(name)) not in native:
             yield (
-                f"config key training.{name}.lang: {language!r} is no language that benchmark "
-                f"{section.benchmark!r} is read in; allowed: {', '.join(native)}"
+                f"config key training.{name}.lang: benchmark {section.benchmark!r} has no source "
+                f"in {language!r}; allowed: {', '.join(native)}"
             )
         lacking = [one for one, base in section.bases.items() if base.objective != "pads"]
         if lacking and section.benchmark not in plan.queried:
             yield (
-                f"config key training.{name}.bases: {', '.join(lacking)} are trained on queries, "
-                f"and benchmark {section.benchmark!r} is documents alone. Give them `objective: "
-                "pads`, or take a benchmark with queries"
+                f"config key training.{name}.bases: {', '.join(lacking)} need queries, but "
+                f"benchmark {section.benchmark!r} has only documents. Set `objective: pads` for "
+                "them, or choose a benchmark with queries"
             )
 
 
 def _unanswerable(plan: Plan) -> Iterator[str]:
-    """Say which templates want a plain reply of a stand-in, which has rules for JSON alone."""
+    """Yield a message for each template with a plain reply that a stand-in would have to answer."""
     for name, benchmark in plan.benchmarks.items():
         for task, asked in benchmark.tasks.items():
             is_plain = asked.prompt is not None and asked.prompt.response.form != "json"
             if is_plain and plan.llms[asked.section.llm].backend == "stand-in":
                 yield (
-                    f"config key benchmarks.{name}, task {task}: {asked.path} wants a plain reply, "
-                    f"and {asked.section.llm!r} is a stand-in, which answers the shipped templates "
-                    "alone. Name a language model, or leave `prompt` out"
+                    f"config key benchmarks.{name}, task {task}: {asked.path} needs a plain reply, "
+                    f"but {asked.section.llm!r} is a stand-in, which answers only the shipped "
+                    "templates. Name a language model, or remove `prompt`"
                 )
 
 
@@ -509,7 +513,7 @@ def _named_models(
 ) -> tuple[dict[str, Model], list[str]]:
     """Return the models that recall false negatives, choose personas, or are reranked or fused.
 
-    And what is wrong with those that there are not, or that do something else.
+    Also returns a message for each unknown or unsuitable model.
     """
     found, problems = dict[str, Model](), list[str]()
 
@@ -519,8 +523,8 @@ def _named_models(
             return
         listed = supported(name, (one for one, entry in known.items() if isinstance(entry, kinds)))
         problems.append(
-            f"{where} {name!r}; allowed: {allowed}, as {listed}. Name one of these, or add an "
-            "entry under `registry:` for your own"
+            f"{where} {name!r}; allowed: {allowed}: {listed}. Name one of these, or add an "
+            "entry for your own model under `registry:`"
         )
 
     for benchmark, section in config.benchmarks.items():
@@ -548,7 +552,7 @@ def _downloads(
     rerankers: Mapping[str, RerankerModel],
     noted: Gathered,
 ) -> dict[str, Download]:
-    """Return what is read of the hub, by name; local checkpoints that are not there are refused."""
+    """Return the downloads from the hub by name; missing local checkpoints go to ``noted``."""
     found, read = dict[str, Download](), dict[str, ModelBase | RerankerBase | str]()
     read |= {f"model {name!r}": entry for name, entry in models.items()}
     read |= {f"reranker {name!r}": entry for name, entry in rerankers.items()}
@@ -576,16 +580,16 @@ def _sources(
     return found
 
 
-# What is read of the hub, so that it can be fetched before
+# Downloads from the hub
 
 
 def downloads_of(read: ModelBase | RerankerBase | str) -> list[Download]:
-    """List what a registry's entry, or a setting of a tokenizer, reads from the hub: none, or one.
+    """List the download (or none) of a registry entry or a tokenizer.
 
     Raises
     ------
     InputError
-        If its checkpoint is a folder that does not exist.
+        If the checkpoint is a folder that does not exist.
     """
     match read:
         case BiEncoderReranker():

@@ -1,7 +1,7 @@
-"""Expected counts along a benchmark's chain: candidates, what filters leave, and requests.
+"""Expected counts in a benchmark's pipeline: candidates, queries after each filter, and requests.
 
-No prompt is rendered and no document is read: tokens are a template's characters, the mean tokens
-of the texts in a prompt, and the mean tokens of a reply.
+Renders no prompts and reads no documents: the tokens of a request are estimated from the
+characters of its template, the mean tokens of its texts, and the mean tokens of a reply.
 """
 
 import math
@@ -30,19 +30,19 @@ from psibench.text.segments import POSITIONS
 from psibench.translate.refusals import READ_CHARS
 
 KEPT_SHARE = 0.25
-"""Share of the candidates that all filters together leave: 0.10 in FineWeb-PosQ (26,356 of 265,865;
+"""Share of candidates that all filters together keep: 0.10 in FineWeb-PosQ (26,356 of 265,865;
 PosQ, appendix A.2), about 0.15 in PosIR (421,708 queries), 0.39 in the embedded default."""
 JUDGED_SHARE = 0.1
-"""Share of the queries with a document that is judged as a false negative: 0.03 in FineWeb-PosQ
-(854 of 26,356; PosQ, appendix A.2), 0.30 in the embedded default."""
+"""Share of queries with a document that is judged as a possible false negative: 0.03 in
+FineWeb-PosQ (854 of 26,356; PosQ, appendix A.2), 0.30 in the embedded default."""
 SPLIT_SHARE = 0.5
-"""Share of these where the judges so far do not agree, so that one more is asked: 0.44 in the
+"""Share of judged queries whose first judges disagree, so that one more is needed: 0.44 in the
 embedded default."""
 SUSPECT_SHARE = 0.01
-"""Share of the translations that look like refusals and are judged: 20 of 1,602 in the embedded
+"""Share of translations that look like refusals and are judged: 20 of 1,602 in the embedded
 default."""
 STRATA = len(MARGIN_THRESHOLDS) + 1
-"""Strata of the margin that the audit draws from."""
+"""Strata of the margin that the audit samples from."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Counts:
     texts
         The documents and their lengths.
     candidates
-        Queries that the writing tasks make; of a benchmark that is read, its queries.
+        Queries that the writing tasks make; the queries of a benchmark that is not generated.
     left
-        Queries that the filters leave.
+        Queries after all filters.
     entering
-        Queries that each filter is given, by its name.
+        Queries before each filter, by its name.
     """
 
     texts: Texts
@@ -68,7 +68,7 @@ class Counts:
 
 
 class Requests(NamedTuple):
-    """The requests of a task, and the mean tokens of the texts in one and of its reply."""
+    """The requests of a task, and the mean tokens of the texts and of the reply per request."""
 
     items: float
     text_tokens: float
@@ -78,22 +78,22 @@ class Requests(NamedTuple):
 def filtered(
     section: GeneratedBenchmark, candidates: float, kept: Callable[[str], float | None]
 ) -> tuple[dict[str, float], float]:
-    """Return the queries that each filter of a benchmark is given, and those left in the end.
+    """Return the queries before each filter of a benchmark, and after the last.
 
-    ``kept`` returns the share that a filter was measured to leave. Where it is None, all filters
-    leave alike, and ``KEPT_SHARE`` together; the one of false negatives then leaves all queries,
-    because it drops documents.
+    ``kept`` returns the measured share that a filter keeps. If it is None, assumes that every
+    filter keeps the same share, all together `KEPT_SHARE`, and that the removal of false negatives
+    keeps all queries, because it drops documents.
     """
-    entering, now = dict[str, float](), candidates
+    entering, left = dict[str, float](), candidates
     guess = KEPT_SHARE ** (1 / max(1, len(section.filters)))
     for step in [*section.filters] + [NEGATIVES] * (section.false_negatives is not None):
-        entering[step], share = now, kept(step)
-        now *= share if share is not None else 1.0 if step == NEGATIVES else guess
-    return entering, now
+        entering[step], share = left, kept(step)
+        left *= share if share is not None else 1.0 if step == NEGATIVES else guess
+    return entering, left
 
 
 def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Counts) -> Requests:
-    """Return what a task asks in a language, by counts and means."""
+    """Return the expected requests of a task in a language."""
     section: Any = planned.section
     document, query = counts.texts.mean_tokens(), float(QUERY_TOKENS)
     if planned.tasks[task].translates:
@@ -118,7 +118,7 @@ def requests_of(planned: PlannedBenchmark, language: str, task: str, counts: Cou
 def _of_translation(
     planned: PlannedBenchmark, language: str, task: str, counts: Counts
 ) -> Requests:
-    """Return what a task of a translation asks; the texts of ``counts`` are translated ones."""
+    """Return the expected requests of a translation task; ``counts`` has translated texts."""
     translate: Any = planned.section.translate
     texts, n_queries, grown = counts.texts, counts.left, counts.texts.mean_tokens()
     source, n_domains = grown / TRANSLATION_GROWTH, max(1, len(planned.domains(language)))
@@ -142,17 +142,17 @@ def _of_translation(
 
 
 def prompt_tokens(messages: tuple[tuple[str, str], ...]) -> float:
-    """Count the tokens of a template."""
+    """Return the estimated tokens of a template."""
     return sum(len(text) for _, text in messages) / CHARS_PER_TOKEN
 
 
 def serving_minutes(llm: LlmSettings, encoding: Encoding, n_in: float, n_out: float) -> float:
-    """Return the GPU minutes that a served language model needs to read and to write tokens.
+    """Return the GPU minutes that a served language model needs to read and write tokens.
 
-    Reading is computing: two operations per active parameter and token, at ``gpu_tflops``. Writing
-    is as fast as was measured (``vllm.tokens_per_s``); else as the slower of computing, and of
-    reading weights (2 bytes each) at ``gpu_gb_per_s`` for one token of every request under way. Of
-    a mixture of experts requests want different ones: as many as there are, up to all.
+    Reading a token takes two operations per active parameter, at ``gpu_tflops``. Writing has the
+    measured speed (``vllm.tokens_per_s``), else the slower of two bounds: the operations, and
+    reading the weights (2 bytes each) at ``gpu_gb_per_s`` once per token of all concurrent
+    requests. In a mixture of experts, each concurrent request may need other experts, at most all.
     """
     served, n_requests = llm.vllm, llm.asking.concurrency
     assert served.parameters_b is not None

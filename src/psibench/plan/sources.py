@@ -1,4 +1,4 @@
-"""The texts of a benchmark in local files, read as far as `check` and `plan` count them."""
+"""Read and count the texts of a benchmark in local files, for `check` and `plan`."""
 
 from collections import Counter
 from pathlib import Path
@@ -29,11 +29,12 @@ from psibench.text.passages import cut_documents
 from psibench.text.segments import POSITIONS
 
 MOST_DOCUMENTS = 10_000
-"""Documents read of a source: these tell the lengths; the run finds broken ones in the rest."""
+"""Largest number of documents read from a source, enough to estimate lengths; only the run reads
+the rest."""
 
 
 def first_documents(place: Place) -> pl.DataFrame:
-    """Read the first `MOST_DOCUMENTS` documents of a place.
+    """Read the first `MOST_DOCUMENTS` documents of a source.
 
     Raises InputError if the source cannot be read, or an id occurs twice.
     """
@@ -51,10 +52,10 @@ def first_documents(place: Place) -> pl.DataFrame:
 def local_sample(
     documents: pl.DataFrame, section: GeneratedBenchmark, place: Place, *, length_tokenizer: str
 ) -> Sampled | None:
-    """Draw the sample of a place from all of its documents, cut into passages already.
+    """Sample from all documents (or passages) of a place.
 
-    None if lengths are counted by a tokenizer that is not on this machine. Raises InputError if
-    no document has a length of the sample.
+    None if lengths need a tokenizer that is not on this machine. Raises InputError if no document
+    has a length in the sample's range.
     """
     unit = section.sample.unit
     if unit == "tokens" and local_folder(length_tokenizer) is None:
@@ -65,11 +66,11 @@ def local_sample(
 
 
 def local_texts(planned: PlannedBenchmark, language: str, *, length_tokenizer: str) -> Texts | None:
-    """Count the texts of a language that is read, where all of them lie in local files.
+    """Count the texts of a native language if all are in local files.
 
-    Lengths are estimated by characters. Of a sample, the documents it would draw are counted. None
-    where files are not there or cannot be read, a source is on the hub or has `MOST_DOCUMENTS` or
-    more, or a sample is drawn of Python's documentation.
+    Estimates lengths from characters. For a generated benchmark, counts the sampled documents. None
+    if files are missing or cannot be read, if a source is on the hub or has at least
+    `MOST_DOCUMENTS` documents, or if the sample comes from Python's documentation.
     """
     lengths, n_queries = Counter[float](), 0.0
     places = [place for place in planned.places if place.language == language]
@@ -86,7 +87,7 @@ def local_texts(planned: PlannedBenchmark, language: str, *, length_tokenizer: s
 
 def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Texts | None:
     if isinstance(section, GeneratedBenchmark) and isinstance(place.source, PythonDocsSource):
-        return None  # seconds to read, and shipped samples fit it
+        return None  # takes seconds to read, and the planned counts of shipped samples fit
     try:
         if isinstance(section, PosirRelease):
             if not Path(section.source.path).is_dir():
@@ -103,14 +104,14 @@ def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Tex
             documents = read
             n_queries = round(documents.height * _queries_per_document(section))
         else:
-            alone = section_at(section, place)
-            assert isinstance(alone, Loader)
-            built = alone.build(count_whitespace_tokens)
+            loader = section_at(section, place)
+            assert isinstance(loader, Loader)
+            built = loader.build(count_whitespace_tokens)
             documents, n_queries = built.corpus, built.queries.height
     except NothingLeftError as error:
         documents, n_queries = error.build.corpus, 0
     except (InputError, MissingError):
-        return None  # `check` says what is wrong
+        return None  # `check` reports the error
     per_char = tokens_per_unit("chars", place.language)
     counts_of = Counter((documents["text"].str.len_chars() * per_char).round().to_list())
     return Texts(tuple(sorted((float(t), float(n)) for t, n in counts_of.items())), n_queries)
@@ -121,7 +122,7 @@ def _read_whole(
     place: Place,
     length_tokenizer: str,
 ) -> pl.DataFrame | None:
-    """Read, cut and sample a place's documents; None where not all are read or measured."""
+    """Read, cut and sample a place's documents; None if there are too many or no tokenizer."""
     documents = first_documents(place)
     if documents.height == MOST_DOCUMENTS:
         return None

@@ -1,9 +1,9 @@
-"""`stand_ins: true`: a config with stand-ins in the place of its models and its texts on the hub.
+"""`stand_ins: true`: replaces the models of a config, and its texts on the hub, by stand-ins.
 
-Checkpoints and embedding APIs become all-MiniLM-L6-v2, rerankers BM25 where they filter and
-MiniLM's token vectors where they are evaluated, language models the rule-based stand-ins, and
-datasets small shipped ones of the same layout. Models of one kind share a stand-in, that of the
-first. What runs for a model has that model's id behind its own, in every table and file name:
+Checkpoints and embedding APIs become all-MiniLM-L6-v2. Rerankers become BM25 if they filter, and
+MiniLM's token vectors if they are evaluated. Language models become the rule-based stand-ins, and
+datasets become small shipped ones with the same layout. Models of one kind share the stand-in of
+the first. The id of a stand-in ends with the replaced model's id, in every table and file name:
 bge-m3 becomes all-minilm-l6-v2-for-bge-m3.
 """
 
@@ -49,23 +49,23 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded:all-MiniLM-L6-v2"
 DENSE, LEXICAL, NETWORK = "all-minilm-l6-v2", "embedded-bm25", "embedded-minilm-maxsim"
-"""What runs for models, for rerankers that filter, and for those that are evaluated."""
+"""Stand-ins of models, of rerankers that filter, and of rerankers that are evaluated."""
 LLMS = ("stand-in", "stand-in-sentence", "stand-in-rare")
-"""What runs for language models, in turn: judges of one panel differ."""
+"""Stand-ins of language models, used in turn so that the judges of a panel differ."""
 TEXTS = CONFIG_FOLDER / "stand_ins"
-"""Written by tools/stand_in_texts.py."""
+"""Folder of the shipped texts; tools/stand_in_texts.py writes it."""
 LANGUAGES, DOMAINS = ("eng-Latn", "ara-Arab"), ("accommodation_catering_hotel", "aerospace")
-"""Of the release in PosIR's layout."""
+"""Languages and domains of the shipped release in PosIR's layout."""
 PARTS: tuple[Literal["language", "library", "network"], ...] = ("language", "library", "network")
-"""Parts of Python's documentation that are read for documents on the hub, in turn."""
+"""Parts of Python's documentation that replace documents on the hub, used in turn."""
 MOST_WORDS = 1228
-"""Longest passage of theirs: 2,048 tokens, the longest that shipped samples draw."""
+"""Longest passage from them: about 2,048 tokens, the longest documents of shipped samples."""
 MOST_TOKENS, MOST_TRAINING_TOKENS = 256, 128
-"""Longest input of a stand-in, and of one that is trained. Probes of long texts take these."""
+"""Longest input of a stand-in, and of a trained one. Saliency probes use at most the latter."""
 
 
 def with_stand_ins(config: "Config", llms: Iterable[str]) -> "Config":
-    """Return a valid config with stand-ins; ``llms`` are the language models that it names."""
+    """Return a valid config with stand-ins; ``llms`` are the config's language models."""
     models = load_registry() | config.registry
     rerankers, known_llms = load_rerankers(config.rerankers), load_llms(config.llms)
     replaced_llms = [
@@ -75,7 +75,7 @@ def with_stand_ins(config: "Config", llms: Iterable[str]) -> "Config":
     of_rerankers = _rerankers(config, models, rerankers)
     of_models = _models(config, models, of_rerankers)
     entries: dict[str, Model] = {}
-    for name, new in of_models.items():  # the first of each kind comes first
+    for name, new in of_models.items():  # the first model of a kind is described
         entries.setdefault(new, _entry(models[name], f"{new.split('-for-')[0]} in place of {name}"))
     probes = {
         "saliency_min_tokens": min(config.probes.saliency_min_tokens, MOST_TRAINING_TOKENS),
@@ -103,7 +103,7 @@ def with_stand_ins(config: "Config", llms: Iterable[str]) -> "Config":
 
 
 def stand_in_id(by: str, name: str) -> str:
-    """Return the id of what runs in the place of a model, reranker or language model."""
+    """Return the id of the stand-in of a model, reranker or language model."""
     return f"{by}-for-{name}"
 
 
@@ -121,7 +121,7 @@ def _renamed(known: Mapping[str, Any], by: Mapping[str, str]) -> dict[str, Any]:
 def _rerankers(
     config: "Config", models: Mapping[str, Model], known: Mapping[str, RerankerModel]
 ) -> dict[str, str]:
-    """Map the rerankers that are made of checkpoints to what runs instead."""
+    """Map the rerankers with a checkpoint to their stand-ins."""
     entries = (models.get(name) for name in config.models)
     evaluated = {one.reranker for one in entries if isinstance(one, RerankModel)}
     return {
@@ -134,9 +134,9 @@ def _rerankers(
 def _models(
     config: "Config", models: Mapping[str, Model], rerankers: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map the models that are replaced, or rest on something replaced, to new ids.
+    """Map replaced models, and models that use replaced ones, to new ids.
 
-    Models of one kind share the id of the first. Models that are fused or compared keep one each.
+    Models of one kind share the id of the first; fused or compared models get one id each.
     """
     named = {name: models[name] for name in config.models if name in models}
     distinct = {of for one in named.values() if isinstance(one, FusionModel) for of in one.of}
@@ -156,13 +156,13 @@ def _models(
 
 
 def _is_replaced(entry: Model) -> bool:
-    """Say whether a model is a service, a checkpoint to be downloaded, or may rest on one."""
+    """Return whether a model is an embedding API, reranks, or has a checkpoint to download."""
     is_made_elsewhere = entry.backend in ("embedding-api", "rerank")
     return is_made_elsewhere or getattr(entry, "checkpoint", EMBEDDED) != EMBEDDED
 
 
 def _entry(entry: Model, description: str) -> Model:
-    """Return the entry of a stand-in."""
+    """Return the registry entry of a model's stand-in."""
     if isinstance(entry, RerankModel | FusionModel):
         return entry.model_copy(update={"description": description})
     kept = {key: getattr(entry, key, None) for key in ("query_prompt", "document_prompt")}
@@ -181,7 +181,7 @@ def _entry(entry: Model, description: str) -> Model:
 
 
 def _translators(config: "Config", llms: Mapping[str, str]) -> dict[str, str]:
-    """Map the names of the translators that are compared to what translates instead."""
+    """Map the names of compared translators to their stand-ins."""
     found = {}
     for section in config.benchmarks.values():
         quality = section.translate and section.translate.quality
@@ -195,7 +195,7 @@ def _translators(config: "Config", llms: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bases(section: Training) -> dict[str, str]:
-    """Map the bases that are replaced to new ids; those of one objective share the first's."""
+    """Map replaced base models to new ids; bases with the same objective share the first id."""
     first: dict[str, str] = {}
     return {
         name: first.setdefault(base.objective, stand_in_id(DENSE, name))
@@ -205,7 +205,7 @@ def _bases(section: Training) -> dict[str, str]:
 
 
 def _trained(config: "Config") -> dict[str, str]:
-    """Map the models that are trained, and their bases before that, to new ids."""
+    """Map trained models and their untrained bases to new ids."""
     found = {}
     for name, model in config.trained.items():
         base = _bases(config.training[model.training]).get(model.base, model.base)
@@ -215,7 +215,7 @@ def _trained(config: "Config") -> dict[str, str]:
 
 
 def _training(section: Training) -> Training:
-    """Train a small network for an epoch; PADS moves a finished retriever a little."""
+    """Return a one-epoch training of a two-layer network, or of the whole retriever for PADS."""
     new, bases = _bases(section), dict[str, Base]()
     for name, base in section.bases.items():
         is_pads = base.objective == "pads"
@@ -241,7 +241,7 @@ def _training(section: Training) -> Training:
 
 
 def _with_texts(section: Benchmark) -> Benchmark:
-    """Return a section that reads shipped texts for those on the hub."""
+    """Return a section that reads shipped texts instead of texts on the hub."""
     update: dict[str, Any] = {}
     if corpora := getattr(section, "corpora", None):
         update["corpora"] = [
@@ -272,7 +272,7 @@ def _with_texts(section: Benchmark) -> Benchmark:
 
 
 def _texts(section: Benchmark, source: Any, number: int, language: str) -> BenchmarkSource:
-    """Return shipped texts in the place of a source on the hub; others stay."""
+    """Return shipped texts for a source on the hub; other sources are unchanged."""
     if not dataset_revisions(source):
         return source
     match section:

@@ -1,4 +1,4 @@
-"""What the tables and the page over all benchmarks are made of: plain data and paths."""
+"""Inputs of the tables and the report over all benchmarks, as plain data and paths."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,13 +14,16 @@ from psibench.translate.quality import JUDGE_TRANSLATION
 
 
 def summary_names(plan: Plan) -> list[str]:
-    """Return the names of the tables over all benchmarks, as files of results/ are called."""
+    """Return the names of the tables over all benchmarks; their files in results/ have them."""
     names = ["psi_table", "bucket_scores", "comparisons", "position_trend", "language_averages"]
     return names + (["leaderboards"] if plan.config.leaderboards else [])
 
 
 def training_runs(plan: Plan) -> list[dict[str, Any]]:
-    """List the trained models that are evaluated with what they are made of."""
+    """List the evaluated trained models with training, base, distribution and seed.
+
+    ``balanced`` is true if the distribution has equal shares of all positions.
+    """
     tested = {run["model"] for run in plan.runs}
     found = []
     for name, one in plan.config.trained.items():
@@ -34,7 +37,7 @@ def training_runs(plan: Plan) -> list[dict[str, Any]]:
 
 
 def training_evaluations(plan: Plan) -> list[dict[str, Any]]:
-    """List the language pairs that trained models are evaluated on, with their scores."""
+    """List the language pairs that evaluate trained models, with scores, schemes and models."""
     found = []
     for pair in evaluated_pairs(plan):
         trained = plan.config.trained
@@ -48,17 +51,17 @@ def training_evaluations(plan: Plan) -> list[dict[str, Any]]:
 
 
 def evaluated_pairs(plan: Plan) -> list[dict[str, str]]:
-    """List the labels of every language pair that some model is evaluated on."""
+    """List the labels of every language pair with an evaluated model."""
     names = ("benchmark", "query_lang", "corpus_lang")
     pairs = dict.fromkeys(tuple(run[name] for name in names) for run in plan.runs)
     return [dict(zip(names, pair, strict=True)) for pair in pairs]
 
 
 def ledger_places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
-    """List the parts of a benchmark's languages with what its ledger joins of them, in order.
+    """List the parts of a benchmark's languages with the tables that its ledger joins, in order.
 
-    Translations come last. ``lang`` and ``domains``, and lists of the tables of these:
-    ``documents``, ``dropped``, ``flow``, ``usage`` and ``queries``; no queries of documents alone.
+    Each item has ``lang`` and ``domains``, and lists of the tables ``documents``, ``dropped``,
+    ``flow``, ``usage`` and ``queries`` (empty without queries). Translations come last.
     """
     planned, places = plan.benchmarks[benchmark], []
     every = [(lang, *part) for lang in planned.languages for part in planned.parts[lang].items()]
@@ -90,9 +93,9 @@ def ledger_tables(plan: Plan, benchmark: str, *, kind: str) -> list[str]:
 
 
 def asked_languages(plan: Plan) -> list[dict[str, Any]]:
-    """List every language that a language model writes or translates: labels and ``domains``.
+    """List every language that a language model writes or translates, translations last.
 
-    Translations come last.
+    Each item has ``benchmark``, ``lang`` and ``domains``.
     """
     every = [(planned, lang) for planned in plan.benchmarks.values() for lang in planned.languages]
     every.sort(key=lambda one: one[1] in one[0].translated)
@@ -104,9 +107,9 @@ def asked_languages(plan: Plan) -> list[dict[str, Any]]:
 
 
 def verification_files(plan: Plan) -> list[dict[str, Any]]:
-    """List the tables that are shown of the filters of each generated language, by sort.
+    """List the tables on the filters of each generated language for the report.
 
-    With its labels: benchmark, lang and domains. A list of paths for each sort.
+    Each item has ``benchmark``, ``lang`` and ``domains``, and a list of paths for each table.
     """
     return [
         _filter_files(plan, labels)
@@ -132,11 +135,12 @@ def _filter_files(plan: Plan, labels: dict[str, Any]) -> dict[str, Any]:
 
 
 def language_files(plan: Plan) -> list[dict[str, Any]]:
-    """Return what is known of each benchmark's languages and domains, by sort.
+    """List the tables on each benchmark's languages and domains for the report.
 
-    A benchmark without any is left out. ``similarity``: one per language read, of two or more
-    domains, by the first model that encodes; ``quality`` and ``agreement``: where translations are
-    graded; ``translators``: where several are compared.
+    Each item has ``benchmark`` and lists of paths: ``similarity`` of domains (one table per native
+    language with several domains, by the first model with vectors), ``quality`` and ``agreement``
+    of graded translations, and ``translators`` that are compared. Benchmarks without such tables
+    are omitted.
     """
     found = []
     for name, planned in plan.benchmarks.items():
@@ -149,8 +153,8 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
         if compared:
             files["similarity"] = compared
         if JUDGE_TRANSLATION.name in planned.tasks:
-            sorts = ("quality", "agreement")
-            files |= {sort: [f"{folder}/translation_{sort}.parquet"] for sort in sorts}
+            tables = ("quality", "agreement")
+            files |= {table: [f"{folder}/translation_{table}.parquet"] for table in tables}
         if translators_of(planned):
             files["translators"] = [f"{folder}/translator_quality.parquet"]
         if len(files) > 1:
@@ -159,7 +163,7 @@ def language_files(plan: Plan) -> list[dict[str, Any]]:
 
 
 def example_files(plan: Plan) -> list[dict[str, str]]:
-    """Return where examples are taken from, each language's first domain: labels and tables."""
+    """List the sources of examples: labels and tables of each language's first domain."""
     found = []
     for name, planned in plan.queried.items():
         for lang in planned.languages:
@@ -173,7 +177,7 @@ def example_files(plan: Plan) -> list[dict[str, str]]:
 
 
 def paths_in(files: Any) -> list[str]:
-    """List the paths among the labels and tables of languages, each once."""
+    """List the paths in nested lists of labels and tables, each once."""
     if isinstance(files, str):
         return [files] if "/" in files else []
     if isinstance(files, dict):

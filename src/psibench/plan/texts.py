@@ -1,7 +1,7 @@
-"""What there is to encode, to score and to ask by a config alone: counts, and means of lengths.
+"""Numbers of texts and their lengths that follow from a config only.
 
-All of it is arithmetic over the config, so that a workflow can ask it while it is parsed, and gets
-the same answer every time.
+This is arithmetic on the config, so Snakemake can use it while it parses the workflow, with the
+same result every time.
 """
 
 import math
@@ -29,21 +29,21 @@ TOKENS_PER_WORD = 4 / 3
 CHARS_PER_TOKEN = 4.0
 """The same source, for scripts with spaces."""
 DENSE_CHARS_PER_TOKEN = 1.5
-"""A token of a multilingual vocabulary is one or two characters of these scripts: a choice."""
+"""Assumption: a token of a multilingual vocabulary has one or two characters in dense scripts."""
 DENSE_SCRIPTS = ("Hans", "Hant", "Hani", "Jpan", "Kore")
 TRANSLATION_GROWTH = 1.5
-"""Tokens of a translation per token of its English source. PosIR (section 2, table 1): documents
-of its bins have 921.6 tokens on average, those of all ten languages 1,314.75, of which two are not
-translated; so (10 x 1,314.75 - 2 x 921.6) / 8 = 1,413 in the other eight."""
+"""Tokens of a translation per token of its English source. In PosIR (section 2, table 1) a document
+of the length bins has 921.6 tokens on average, and a document of all ten languages 1,314.75. Two
+languages are not translated, so the other eight have (10 x 1,314.75 - 2 x 921.6) / 8 = 1,413."""
 QUERY_TOKENS = 22
 """PosIR, table 1: 21.91 tokens per query."""
 RELEASE_DOCUMENTS, RELEASE_QUERIES = 55_902, 1_360
-"""Per domain and language of PosIR's release (PosIR, table 1)."""
+"""Numbers per domain and language of PosIR's release (PosIR, table 1)."""
 RELEASE_EDGES = (0, 256, 512, 768, 1024, 1280, 1536, 1792, 2048)
 RELEASE_SHARES = (3, 3, 3, 3, 2, 2, 2, 2)
-"""Length bins of its sample, in tokens of Qwen3 (PosIR, section 2)."""
+"""Length bins of PosIR's sample, in tokens of Qwen3 (PosIR, section 2)."""
 RELEASE_SOURCES = ("eng", "zho", "cmn")
-"""Its languages that are not translations."""
+"""Prefixes of the languages of PosIR's release that are not translations."""
 REPLY_TOKENS = {
     "choose_configuration": 39,
     "generate_positional_query": 43,
@@ -55,25 +55,25 @@ REPLY_TOKENS = {
     "propose_questions": 42,
     "generate_questions": 55,
 }
-"""Mean tokens of a reply by its template, of a question where it has several. The first five are
-measured in the embedded default; the others have a quarter of the characters of a typical reply
-(of ours)."""
+"""Mean tokens of a reply by template; per question for replies with several questions. The first
+five were measured in the embedded default; the others are a quarter of the characters of a typical
+reply."""
 SUMMARY_SHARE = 0.35
-"""Tokens of a summary per token of its document: the same source."""
+"""Tokens of a summary per token of its document, estimated in the same way."""
 PERSONA_TOKENS = 30
-"""About as long as a persona of PersonaHub."""
+"""Approximate length of a persona of PersonaHub."""
 LENGTHS_PER_BIN = 8
-"""Lengths that the documents of a bin have, evenly spaced: what is cut off is counted by them."""
+"""Evenly spaced lengths that represent the documents of a bin, to estimate truncated tokens."""
 EMBEDDED = {"parameters_m": 22.7, "embedding_parameters_m": 11.7, "dim": 384}
-"""Sizes of all-MiniLM-L6-v2: of its 22.7 M parameters 30,522 x 384 are input embeddings."""
+"""Sizes of all-MiniLM-L6-v2; 30,522 x 384 of its 22.7 M parameters are input embeddings."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts of a benchmark in one language: documents by length, queries at most.
+    """The texts of a benchmark in one language: documents by length, and the number of queries.
 
-    ``lengths`` are pairs of a length in tokens and the number of documents that have it. ``basis``
-    is where the counts come from: ``plan`` (the config), ``source`` files, or ``tables`` of a run.
+    ``lengths`` are pairs (length in tokens, number of documents). ``basis`` is the origin of the
+    counts: ``plan`` (the config), ``source`` (local files), or ``tables`` (of a run).
     """
 
     lengths: tuple[tuple[float, float], ...]
@@ -84,7 +84,7 @@ class Texts:
     @property
     def n_documents(self) -> float:
         """Count the documents."""
-        return round(sum(n for _, n in self.lengths), 6)  # of shares: without their rounding error
+        return round(sum(n for _, n in self.lengths), 6)  # removes the rounding errors of shares
 
     @property
     def n_texts(self) -> float:
@@ -92,19 +92,19 @@ class Texts:
         return self.n_documents + self.n_queries
 
     def tokens(self, longest: float = math.inf) -> float:
-        """Sum the tokens of all documents, each cut after ``longest``."""
+        """Sum the tokens of all documents, each truncated to ``longest``."""
         return sum(n * min(length, longest) for length, n in self.lengths)
 
     def mean_tokens(self, longest: float = math.inf) -> float:
-        """Return the mean tokens of a document, each cut after ``longest``; 0 without any."""
+        """Return the mean tokens of documents truncated to ``longest``; 0 without documents."""
         return self.tokens(longest) / max(1, self.n_documents)
 
     def translated(self) -> "Texts":
-        """Return the same texts in another language: documents are longer."""
+        """Return the texts of a translation, whose documents are longer."""
         return replace(self, lengths=tuple((TRANSLATION_GROWTH * t, n) for t, n in self.lengths))
 
     def pieces(self, tokens: int, overlap: int = 0) -> float:
-        """Sum the windows, chunks or parts of ``tokens`` tokens that documents are cut into."""
+        """Count the pieces of ``tokens`` tokens (windows, chunks, parts) of all documents."""
         step = tokens - overlap
         return sum(
             n * (1 + math.ceil(max(0, length - tokens) / step)) for length, n in self.lengths
@@ -112,13 +112,13 @@ class Texts:
 
 
 def tokens_read(entry: ModelBase, texts: Texts) -> float:
-    """Count the tokens that a model computes: texts cut at its longest input, or in windows."""
+    """Count the tokens that a model reads: texts truncated to its longest input, or in windows."""
     windows: Windows | None = getattr(entry, "windows", None)
     if windows is None:
         documents = texts.tokens(getattr(entry, "max_tokens", math.inf))
     elif windows.keep == "head-and-tail":
         documents = texts.tokens(2 * windows.tokens)
-    else:  # what overlaps is read twice
+    else:  # the overlap is read twice
         further = texts.pieces(windows.tokens, windows.overlap) - texts.n_documents
         documents = texts.tokens() + windows.overlap * further
     asked = entry.query_tokens if isinstance(entry, ColbertModel) else None
@@ -126,11 +126,11 @@ def tokens_read(entry: ModelBase, texts: Texts) -> float:
 
 
 def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | None:
-    """Return the bytes of the vectors that encoding stores, at most; None without dimensions.
+    """Return an upper bound on the bytes of stored vectors; None if the dimensions are unknown.
 
-    One vector per text, window or chunk, of late interaction one per token, times ``dimensions`` or
-    else ``dim`` numbers of 4 bytes, 2 with ``encoding.storage: float16``. Learned sparse vectors
-    have at most ``max_terms`` terms of three numbers each.
+    There is one vector per text, window or chunk, and one per token for late interaction. A vector
+    has ``dimensions`` (else ``dim``) numbers of 4 bytes, or 2 with ``encoding.storage: float16``.
+    A learned sparse vector has at most ``max_terms`` terms of three numbers each.
     """
     size = 2 if encoding.storage == "float16" else 4
     if (terms := getattr(entry, "max_terms", None)) is not None:
@@ -151,18 +151,18 @@ def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | N
 
 
 def sized(entry: ModelBase) -> ModelBase:
-    """Return an entry, of the embedded checkpoint with its sizes."""
+    """Return an entry, with the sizes of the embedded checkpoint if it uses that."""
     is_embedded = getattr(entry, "checkpoint", "").startswith("embedded:")
     return entry.model_copy(update=EMBEDDED) if is_embedded else entry
 
 
 def gpu_minutes(entry: object, n_tokens: float, encoding: Encoding) -> float | None:
-    """Return the GPU minutes of computing tokens; None where the model's size is not known.
+    """Return the GPU minutes of computing tokens; None if the model's size is unknown.
 
-    Two operations per parameter and token, a multiplication and an addition (Kaplan et al. 2020,
-    "Scaling laws for neural language models", section 2.1), at ``encoding.gpu_tflops``. Input
-    embeddings are looked up, not multiplied: parameters without them where the entry says how many
-    they are; static embeddings and BM25 compute nothing.
+    Assumes two operations per parameter and token, a multiplication and an addition (Kaplan et al.
+    2020, "Scaling laws for neural language models", section 2.1), at ``encoding.gpu_tflops``. Input
+    embeddings are looked up, not multiplied, so their parameters are subtracted if the entry has
+    ``embedding_parameters_m``. Static embeddings and BM25 take no time.
     """
     if isinstance(entry, Bm25Reranker) or (
         isinstance(entry, EncoderModel) and not entry.is_network
@@ -176,7 +176,7 @@ def gpu_minutes(entry: object, n_tokens: float, encoding: Encoding) -> float | N
 
 
 def pair_tokens(entry: RerankerBase, texts: Texts, share: float = 1.0) -> float:
-    """Return the mean tokens of a query with a document, or with a share of it, as scored."""
+    """Return the mean tokens of a scored pair: a query with a document or a share of one."""
     scorer = entry.encoder if isinstance(entry, BiEncoderReranker) else entry
     longest = float(getattr(scorer, "max_tokens", math.inf))
     return min(longest, share * texts.mean_tokens(longest / share) + texts.query_tokens)
@@ -186,13 +186,13 @@ def pair_tokens(entry: RerankerBase, texts: Texts, share: float = 1.0) -> float:
 
 
 def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts | None:
-    """Return what there will be to encode in a language that is read; None if it does not say.
+    """Return the expected texts of a native language; None if the section does not determine them.
 
-    A sample's number of documents counts, spread over its length bins; a release in PosIR's layout
-    is taken to have PosIR's average number of documents in each domain.
+    Spreads a sample's number of documents over its length bins. Assumes that a release in PosIR's
+    layout has PosIR's average numbers of documents and queries per domain.
     """
     if isinstance(section, PosirRelease):
-        # Of a folder that is not there, no domain is known.
+        # n_domains is 0 if the folder of the release is missing.
         n_listed = n_domains or len(section.named_domains())
         n_documents, n_queries = n_listed * RELEASE_DOCUMENTS, n_listed * RELEASE_QUERIES
         return release_texts(language, n_documents, n_queries) if n_listed else None
@@ -208,7 +208,7 @@ def planned_texts(section: Benchmark, language: str, *, n_domains: int) -> Texts
 
 
 def release_texts(language: str, n_documents: float, n_queries: float) -> Texts:
-    """Return texts of a release's language: documents of the lengths that PosIR's sample has."""
+    """Return the texts of a release's language, with the document lengths of PosIR's sample."""
     growth = 1.0 if language.startswith(RELEASE_SOURCES) else TRANSLATION_GROWTH
     return Texts(_spread(RELEASE_EDGES, RELEASE_SHARES, n_documents, growth), n_queries)
 
@@ -216,7 +216,7 @@ def release_texts(language: str, n_documents: float, n_queries: float) -> Texts:
 def _spread(
     edges: Sequence[int], shares: Sequence[int] | None, n_documents: float, per_unit: float
 ) -> tuple[tuple[float, float], ...]:
-    """Spread documents over length bins by their shares, and evenly within each."""
+    """Spread documents over length bins by their shares, evenly within each bin."""
     weights = shares or [1] * (len(edges) - 1)
     found = []
     for low, high, weight in zip(edges[:-1], edges[1:], weights, strict=True):
@@ -228,7 +228,7 @@ def _spread(
 
 
 def tokens_per_unit(unit: str, language: str) -> float:
-    """Return the tokens that a unit of a sample's lengths has in a language."""
+    """Return the tokens per unit (tokens, words or chars) in a language."""
     if unit == "tokens":
         return 1.0
     if unit == "words":
@@ -240,9 +240,10 @@ def tokens_per_unit(unit: str, language: str) -> float:
 def writing(
     section: GeneratedBenchmark, document: float = 0.0
 ) -> dict[str, tuple[float, float, float]]:
-    """Return what each writing task of a recipe asks about documents of so many tokens, in order.
+    """Return the requests of each writing task of a recipe for a document of ``document`` tokens.
 
-    Its items for each document, and the mean tokens of the texts in a prompt and of its reply.
+    The values are requests per document, mean tokens of the texts in a prompt, and mean tokens of a
+    reply, by task in the recipe's order.
     """
     reply = REPLY_TOKENS
     if isinstance(section, Posir):
@@ -262,7 +263,7 @@ def writing(
         }
     assert isinstance(section, FinewebPosq)
     sample, questions = section.sample, section.generate_questions
-    words = (sample.edges[0] + sample.edges[-1]) / 2  # of a document of middle length
+    words = (sample.edges[0] + sample.edges[-1]) / 2  # of a document of medium length
     if sample.unit != "words":
         words *= tokens_per_unit(sample.unit, section.language) / TOKENS_PER_WORD
     overlap = questions.chunk_overlap
@@ -276,7 +277,7 @@ def writing(
 
 
 def queries_per_document(section: GeneratedBenchmark) -> float:
-    """Return the candidates that are asked for: what filters leave is fewer."""
+    """Return the requested candidates per document, before filters."""
     *_, (items, _, _) = writing(section).values()
     is_fineweb = isinstance(section, FinewebPosq)
     return items * (section.generate_questions.n_questions if is_fineweb else 1)  # type: ignore[attr-defined]

@@ -1,10 +1,10 @@
-"""The table of a config's work: expected counts of each stage, and what they take and cost.
+"""The work of a config: expected counts of each stage, with their time, disk use and cost.
 
 A row is a stage of a benchmark in a language, by one model, reranker or language model. Numbers are
-expected values: counts (documents of the sample, candidates, queries that filters leave) times
-means (tokens by the sample's length bins, of a reply as measured). `UNCERTAINTY` holds for all of
-them. `by_config` has the table by the config alone, made once: jobs are cut by it.
-`psibench.plan.measured` replaces assumptions by what a run has measured.
+expected values: counts (sampled documents, candidates, queries after filters) times means (tokens
+by the sample's length bins, measured tokens of a reply). All have the uncertainty `UNCERTAINTY`.
+`by_config` computes them from the config only, once per plan, to set the number of jobs.
+`psibench.plan.measured` replaces assumptions by measurements of a run.
 """
 
 import math
@@ -43,33 +43,33 @@ from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
 UNCERTAINTY = 2
-"""Actual figures are mostly between the expected ones divided and multiplied by this. In a run of
-the embedded default 9 of 12 tasks asked 0.8 to 2.0 times the expected requests, and all together
-0.77 times the tokens in and 0.69 times those out; the three judges of false negatives had five
-times the requests."""
+"""Most actual numbers are between the expected ones divided and multiplied by this. In a run of
+the embedded default, 9 of 12 tasks had 0.8 to 2.0 times the expected requests, and the three judges
+of false negatives had five times; all tasks together had 0.77 times the expected input tokens and
+0.69 times the output tokens."""
 THOUGHT_TOKENS = 1000
-"""Tokens that a model thinks before a reply, up to its ``max_output_tokens``; `UNCERTAINTY` does
-not hold for it. About 400 in pairwise judging (civitai/civitai, issue 3815), over 900 for a sum of
+"""Assumed thinking tokens before a reply, at most ``max_output_tokens``; more uncertain than
+`UNCERTAINTY`. About 400 in pairwise judging (civitai/civitai, issue 3815), over 900 for a sum of
 two digits (EvalScope's documentation, "Evaluating the thinking efficiency of models")."""
 CPU_GFLOPS = 60
-"""10^9 operations a second that a core is counted on to do in float32: all-MiniLM-L6-v2 reached 65
-on one core of a server, 200 tokens a text."""
+"""Assumed speed of a CPU core, 10^9 float32 operations per second: all-MiniLM-L6-v2 reached 65 on
+one core of a server, with 200 tokens per text."""
 ANSWER_BYTES, REPLY_BYTES = 480, 4
-"""Bytes of a stored answer, and per token of it: with its entry in the index, 477 with 12
-characters, 4,912 with 4,442 of English, 5,882 with 3,000 of Arabic."""
+"""Bytes of a stored answer with its entry in the index, and per token of the reply. Measured: 477
+bytes for 12 characters, 4,912 for 4,442 English ones, 5,882 for 3,000 Arabic ones."""
 PAIR_BYTES = 32
-"""Bytes of a pair's score in the store: address, raw and calibrated score."""
+"""Bytes of a pair's entry in the store: address, raw score and calibrated score."""
 MOST_SHARDS = 64
 SHORTEST_SHARD_MINUTES = 10
-"""Starting a job and loading a model have to stay small beside a shard."""
+"""Shortest shard with ``shards: auto``; starting a job and loading a model must take far less."""
 SCORING = {"verify": "score_parts", NEGATIVES: "score_pairs"}
-"""Stages of the rerankers' scores for a filter, by the key of its section."""
+"""Stages that score with rerankers, by the key of the filter's section."""
 Key = tuple[str, str, str, str | None]
 
 
 @dataclass
 class Row:
-    """One row; see `work_table`."""
+    """A row of `work_table`."""
 
     benchmark: str
     language: str
@@ -90,16 +90,16 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """The columns that identify it."""
+        """The columns that identify a row."""
         return self.stage, self.benchmark, self.language, self.by
 
 
 @dataclass(frozen=True)
 class Used:
-    """What one item of a task used in a run: mean tokens in and out.
+    """Measured usage of a task in a run: mean input and output tokens per item.
 
-    ``items`` are how many there were if all are done, ``answered`` those of today's template,
-    model and documents.
+    ``items`` is the number of items, or None if some are not done or belong to another sample.
+    ``answered`` is the number of items with the current template, model and sample.
     """
 
     tokens_in: float
@@ -109,7 +109,7 @@ class Used:
 
 
 class Planned:
-    """The table's counts by the config alone, and its rows."""
+    """The counts that follow from a config only, and the rows of `work_table`."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -120,16 +120,16 @@ class Planned:
         """Return the texts in a run's tables of a benchmark or view; None before a run."""
 
     def kept(self, name: str, language: str, step: str) -> float | None:
-        """Return the share of candidates that a step kept in a run; None before one."""
+        """Return the share of candidates that a step kept in a run; None before a run."""
 
     def used(self, name: str, language: str, task: str) -> Used | None:
-        """Return what a task used in a language; None before it did."""
+        """Return the usage of a task in a language; None before a run."""
 
     def is_encoded(self, name: str, model: str, language: str) -> bool | None:
-        """Say whether the vectors of today's texts are there; None before a run."""
+        """Return whether the texts of the current sample are encoded; None before a run."""
 
     def find_asked_for(self, name: str, language: str) -> Texts | None:
-        """Return the texts before any filter; None where nothing is known."""
+        """Return the texts before any filter; None if unknown."""
         planned = self.plan.named[name]
         if language in planned.translated:
             source = self.texts(name, planned.section.language)
@@ -138,7 +138,7 @@ class Planned:
         return planned_texts(planned.section, language, n_domains=n_domains)
 
     def _texts(self, name: str, language: str) -> Texts | None:
-        """Return the texts of a benchmark or view in a language; None where nothing is known."""
+        """Return the texts of a benchmark or view in a language; None if unknown."""
         planned = self.plan.named[name]
         if (texts := self.tables(name, language) or self.asked_for(name, language)) is None:
             return None
@@ -151,7 +151,7 @@ class Planned:
         return replace(texts, n_queries=n)
 
     def _counts(self, name: str, language: str) -> Counts | None:
-        """Count what a benchmark has in a language, and what its filters leave."""
+        """Return the texts, candidates and queries of a benchmark in a language."""
         planned, tables = self.plan.benchmarks[name], self.tables(name, language)
         asked_for = self.asked_for(name, language) or tables
         if asked_for is None:
@@ -169,14 +169,14 @@ class Planned:
         return Counts(texts, n, tables.n_queries if tables else left, entering)
 
     def jobs(self, row: Row, minutes: float | None, n_parts: int = 1) -> int:
-        """Return how many jobs share a row's GPU minutes, by the config alone.
+        """Return how many jobs share a row's GPU minutes; depends on the config only.
 
-        Each part is cut into ``encoding.shards``; with ``auto`` into as many as leave each job up
-        to ``minutes_per_shard``, and none below ten minutes. One where minutes are not known.
+        Each part is cut into ``encoding.shards`` jobs. With ``auto``, jobs take at most
+        ``minutes_per_shard`` and at least ten minutes. One job if the minutes are unknown.
         """
-        cut, encoding = by_config(self.plan), self.plan.config.encoding
-        if self is not cut:
-            return cut.rows[row.key].jobs
+        unmeasured, encoding = by_config(self.plan), self.plan.config.encoding
+        if self is not unmeasured:
+            return unmeasured.rows[row.key].jobs
         if encoding.shards != "auto":
             return n_parts * encoding.shards
         each = (minutes or 0.0) / n_parts
@@ -185,7 +185,7 @@ class Planned:
 
     @cached_property
     def rows(self) -> dict[Key, Row]:
-        """The rows, benchmark by benchmark, in the order of a config's stages."""
+        """The rows by key, in the order build, encode, search, train, probe."""
         found = list[Row]()
         for planned in self.plan.benchmarks.values():
             for language in planned.languages:
@@ -197,20 +197,20 @@ class Planned:
 
 @cache
 def by_config(plan: Plan) -> Planned:
-    """Return the table of a plan by its config alone: what jobs are cut by."""
+    """Return the counts of a plan that follow from its config only; they set the number of jobs."""
     return Planned(plan)
 
 
 def encoding_jobs(plan: Plan, benchmark: str, model: str, language: str) -> int:
-    """Count the jobs that share an encoding; 1 if no result needs it."""
+    """Return the number of jobs that share an encoding; 1 if no result needs it."""
     row = by_config(plan).rows.get(("encode", benchmark, language, model))
     return 1 if row is None else row.jobs
 
 
 def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
-    """Name the jobs that share a filter's scores in each part of a language, ``""`` for one.
+    """Return the folder names of the portions of a filter's scores per part; [""] for one job.
 
-    All rerankers of the panel have the same: each scores what the one before has left.
+    All rerankers of a panel have the same portions, because each scores the rest of the one before.
     """
     planned = plan.benchmarks[benchmark]
     first = getattr(planned.section, of).rerankers[0]
@@ -220,12 +220,12 @@ def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
 
 
 def n_cores() -> int:
-    """Count this machine's cores, which CPU hours are of."""
+    """Return the number of cores of this machine, which the CPU hours assume."""
     return os.cpu_count() or 1
 
 
 def _computed(known: Planned, row: Row, minutes: float | None) -> None:
-    """Fill in the minutes of computing, by those of one GPU; ``row.jobs`` are counted already."""
+    """Set a row's times from the minutes of one GPU; ``row.jobs`` must be set already."""
     if minutes is None:
         return
     encoding = known.plan.config.encoding
@@ -235,7 +235,7 @@ def _computed(known: Planned, row: Row, minutes: float | None) -> None:
 
 
 def _read(known: Planned, row: Row, entry: ModelBase, n_texts: float, n_tokens: float) -> None:
-    """Fill in what it takes that a model reads texts, in the job or as a service."""
+    """Set a row's counts, and the time of a model that reads texts or the cost of a service."""
     row.items, row.tokens_in = n_texts, n_tokens
     if not isinstance(entry, EmbeddingApiModel):
         _computed(known, row, gpu_minutes(entry, n_tokens, known.plan.config.encoding))
@@ -247,7 +247,7 @@ def _read(known: Planned, row: Row, entry: ModelBase, n_texts: float, n_tokens: 
 
 
 def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> Iterator[Row]:
-    """Yield the rows on the way to a benchmark in one language."""
+    """Yield the rows of building a benchmark in one language."""
     counts, plan = known.counts(planned.id, language), known.plan
 
     def documents(stage: str, by: str | None = None) -> Row:
@@ -268,7 +268,7 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
         if isinstance(section := planned.section, Controlled):
             encoder = plan.models[section.personas.model]
             row = documents("personas", section.personas.model)
-            if counts is not None:  # a vector of each document; the personas are few
+            if counts is not None:  # one vector per document; there are few personas
                 texts = replace(counts.texts, n_queries=0)
                 _read(known, row, encoder, texts.n_documents, tokens_read(encoder, texts))
             yield row
@@ -282,13 +282,13 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
 def _asking(
     known: Planned, planned: PlannedBenchmark, language: str, task: str, counts: Counts | None
 ) -> Row:
-    """Return the row of a task of a language model: tokens and money of what is not answered."""
+    """Return the row of a language model's task, with tokens and cost of unanswered requests."""
     asked = planned.tasks[task]
     llm = known.plan.llms[asked.section.llm]
     row = Row(planned.id, language, task, asked.section.llm, answered=0)
     row.jobs = len(planned.asked_in(task, language)) * len(planned.task_shards(task, language))
     path = prompt_path(asked.task.template, asked.section.prompt)
-    prompt = asked.prompt or load_prompt(path)  # raises: it is not there
+    prompt = asked.prompt or load_prompt(path)  # raises if the template is missing
     if counts is None:
         return row
     row.items, text_tokens, reply_tokens = requests_of(planned, language, task, counts)
@@ -311,11 +311,11 @@ def _asking(
 
 
 def _paid(plan: Plan, row: Row, llm: LlmSettings, n_in: float, n_out: float) -> None:
-    """Fill in the money, the GPUs and the time of what a language model is asked."""
-    with suppress(InputError):  # without a price
+    """Set a row's cost, GPUs and time from the tokens of a language model."""
+    with suppress(InputError):  # the model has no price
         price, is_batch = price_of(llm.model, plan.prices), llm.backend == "openai-batch"
         row.usd = price.cost(Usage(round(n_in), round(n_out)), is_batch=is_batch)
-    if llm.backend == "vllm" and llm.vllm.gpus == 0:  # nothing but a trial run tells its speed
+    if llm.backend == "vllm" and llm.vllm.gpus == 0:  # only a trial run measures CPU speed
         if llm.vllm.tokens_per_s is not None:
             row.cpu_minutes = n_out / llm.vllm.tokens_per_s / 60
             row.job_minutes = row.cpu_minutes / row.jobs
@@ -331,10 +331,10 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, n_in: float, n_out: float) -> 
 def _scored(
     known: Planned, planned: PlannedBenchmark, language: str, of: str, counts: Counts | None
 ) -> list[Row]:
-    """Return a row for each reranker of a filter: all pairs, though later ones may score fewer.
+    """Return a row for each reranker of a filter, assuming that each scores all pairs.
 
-    All have as many jobs, by the slowest reranker and the most queries that are likely to be left:
-    `UNCERTAINTY` times the expected ones, all candidates at most.
+    All rows have the same number of jobs, for the slowest reranker and the most likely queries:
+    `UNCERTAINTY` times the expected ones, at most all candidates.
     """
     panel = getattr(planned.section, of, None)
     if panel is None:
@@ -358,7 +358,7 @@ def _scored(
 def _score(
     known: Planned, row: Row, reranker: str, n_pairs: float, texts: Texts, share: float = 1.0
 ) -> None:
-    """Fill in what scoring pairs of a query and a share of a document takes."""
+    """Set a row's counts and time of scoring pairs of a query and a share of a document."""
     entry = known.plan.rerankers[reranker]
     row.items, row.store_bytes = n_pairs, n_pairs * PAIR_BYTES
     row.tokens_in = n_pairs * pair_tokens(entry, texts, share)
@@ -369,26 +369,25 @@ def _score(
 
 
 def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
-    """List the encodings that a config's results ask for, each once, by a job or a service.
+    """List the (benchmark or view, model, language) of the needed encodings, each once.
 
-    They are benchmark or view, model and language, asked for by the runs of models, by those that
-    rerankers rerank or that are fused, by the recall of false negatives and by the comparison of
-    domains.
+    Evaluated runs need them (also reranked and fused runs), the recall of false negatives, and the
+    comparison of domains.
     """
-    asked = [
+    needed = [
         (run["benchmark"], model, language)
         for run in plan.runs
         for model in plan.component_models(run["model"], run["benchmark"])
         for language in (run["query_lang"], run["corpus_lang"])
     ]
-    asked += [
+    needed += [
         (view.id, view.negatives.recall.model, language)
         for view in plan.views.values()
         if view.view == RAW_VIEW
         for language in view.native
     ]
-    asked += [(name, *one) for name in plan.benchmarks for one in plan.similarity_jobs(name)]
-    vectors = [one for one in asked if plan.is_vector(one[1])]
+    needed += [(name, *one) for name in plan.benchmarks for one in plan.similarity_jobs(name)]
+    vectors = [one for one in needed if plan.is_vector(one[1])]
     return list(
         dict.fromkeys(
             (plan.encoding_source(name, model, at), model, at) for name, model, at in vectors
@@ -408,14 +407,14 @@ def _encoded(known: Planned) -> Iterator[Row]:
         if texts is not None:
             row.basis, row.store_bytes = texts.basis, store_bytes(entry, texts, encoding)
             if is_service:
-                is_there = known.is_encoded(name, model, language)
-                row.answered, n_tokens = (round(texts.n_texts), 0.0) if is_there else (0, n_tokens)
+                is_done = known.is_encoded(name, model, language)
+                row.answered, n_tokens = (round(texts.n_texts), 0.0) if is_done else (0, n_tokens)
             _read(known, row, entry, texts.n_texts, n_tokens)
         yield row
 
 
 def _searched(known: Planned) -> Iterator[Row]:
-    """Yield the rows of runs, and of models that rerank."""
+    """Yield the rows of searches and of reranking."""
     plan = known.plan
     for name, model, queries, documents in dict.fromkeys(tuple(run.values()) for run in plan.runs):
         if plan.run_source(name, queries, documents) != name:
@@ -434,7 +433,7 @@ def _searched(known: Planned) -> Iterator[Row]:
 
 
 def _untrained(plan: Plan, model: str) -> ModelBase:
-    """Return a model's entry; of one that is still to be trained, its base's."""
+    """Return a model's entry, or the entry of the base of a trained model."""
     trained = plan.config.trained.get(model)
     return trained.base_entry if trained else plan.models[model]
 
@@ -443,7 +442,7 @@ def _untrained(plan: Plan, model: str) -> ModelBase:
 
 
 def _trained(known: Planned) -> Iterator[Row]:
-    """Yield the rows of models that are trained."""
+    """Yield the rows of trainings."""
     plan = known.plan
     evaluated = {run["model"] for run in plan.runs} | set(plan.unevaluated_models)
     for model, trained in plan.config.trained.items():
@@ -455,7 +454,7 @@ def _trained(known: Planned) -> Iterator[Row]:
         counts = known.counts(section.benchmark, language)
         if counts is not None:
             n, texts, row.basis = counts.left, counts.texts, counts.texts.basis
-            if settings.objective == "pads":  # two pairs of a document
+            if settings.objective == "pads":  # two pairs per document
                 pads = settings.pads or Pads()
                 drawn = pads.share * texts.n_documents
                 n = 2 * (sum(pads.per_domain.values()) if pads.per_domain else drawn)
@@ -465,14 +464,14 @@ def _trained(known: Planned) -> Iterator[Row]:
             row.tokens_in = row.items * (
                 texts.mean_tokens(settings.max_tokens) + texts.query_tokens
             )
-            if settings.parameters_m is not None:  # forward, and twice as much backward
+            if settings.parameters_m is not None:  # the backward pass takes twice the forward pass
                 operations = 6e6 * settings.parameters_m * row.tokens_in
                 _computed(known, row, operations / (plan.config.encoding.gpu_tflops * 6e13))
         yield row
 
 
 def _probed(known: Planned) -> Iterator[Row]:
-    """Yield the rows of probes, where the config names them."""
+    """Yield the rows of probes, if the config sets `probes`."""
     plan = known.plan
     if "probes" not in plan.config.model_fields_set:
         return
@@ -494,13 +493,13 @@ def _probed(known: Planned) -> Iterator[Row]:
 
 
 def _probed_texts(section: Probes, probe: str) -> tuple[float, float]:
-    """Return what a probe reads of one document: lengths of it, and texts.
+    """Return how much a probe reads per document: multiples of its length, and number of texts.
 
-    Gradients count three times. How many sentences documents have is not known before they are
-    read: as texts of `regression` documents count, whole and in sentences.
+    Gradients count three times. The number of sentences is unknown before documents are read, so
+    `regression` counts a document twice, once whole and once for all its sentences.
     """
     n_positions, sizes, cuts = len(POSITIONS), section.insertion_sizes, section.segments
-    if probe == "insertion":  # the text of a document, and what is put in
+    if probe == "insertion":  # the document, and the document with each inserted text
         return 1 + n_positions * sum(1 + size for size in sizes), 1 + n_positions * len(sizes)
     if probe == "segments":
         return 1 + len(cuts), 1 + sum(map(n_segments_of, cuts))
@@ -514,63 +513,67 @@ def _probed_texts(section: Probes, probe: str) -> tuple[float, float]:
     return each, each
 
 
-# The rows as a table, and sums
+# The table and its sums
 
-TEXTS = ("benchmark", "language", "stage", "by", "basis")
-WHOLE = ("answered", "jobs", "gpus")
+TEXT_COLUMNS = ("benchmark", "language", "stage", "by", "basis")
+INTEGER_COLUMNS = ("answered", "jobs", "gpus")
 
 
 def long_jobs(known: Planned) -> Iterator[str]:
-    """Say which planned jobs last longer than a job may, and what makes them shorter."""
+    """Yield a line on each planned job that takes longer than `longest_minutes`, with a remedy."""
     longest = known.plan.config.longest_minutes
     for row in known.rows.values():
         if row.job_minutes is None or row.job_minutes <= longest:
             continue
         if row.stage in ("encode", *SCORING.values()):
-            shorter = "`encoding.shards: NUMBER` cuts it into more jobs"
+            remedy = "set `encoding.shards: NUMBER` to split it into more jobs"
         elif row.stage == "rerank":
-            shorter = "a lower `depth` of its entry, or `tiny` in the benchmark, makes it shorter"
+            remedy = "set a lower `depth` in the model's entry, or `tiny` in the benchmark"
         elif row.stage == "train":
-            shorter = "a lower `budget`, or fewer `epochs`, makes it shorter"
+            remedy = "set a lower `budget` or fewer `epochs`"
         elif row.stage.startswith("probe_"):
-            shorter = "a lower `probes.n_documents` makes it shorter"
+            remedy = "set a lower `probes.n_documents`"
         else:
-            shorter = "more `shards` in the benchmark (`translate.shards`) cut it into more jobs"
+            remedy = "set more `shards` in the benchmark (`translate.shards` for a translation)"
         yield (
-            f"too long: {row.stage} by {row.by}, {row.benchmark}, {row.language}: a job of "
-            f"{row.job_minutes / 60:,.0f} h, and one may last {longest / 60:,.0f} h "
-            f"(longest_minutes); {shorter}. Stopped, it goes on where it was in the next run"
+            f"too long: {row.stage} by {row.by}, {row.benchmark}, {row.language}: a job takes "
+            f"{row.job_minutes / 60:,.0f} h, longer than longest_minutes "
+            f"({longest / 60:,.0f} h); {remedy}. A stopped job continues in the next run"
         )
 
 
 def work_table(known: Planned) -> pl.DataFrame:
-    """Return the work of a config, benchmark by benchmark, in the order of its stages.
+    """Return the work of a config, one row per stage, benchmark, language and model.
 
     Returns
     -------
-    All numbers are expected values; see `UNCERTAINTY`. ``items`` are documents, requests, pairs,
-    texts or queries, as the stage has them; ``answered`` those of a language model or an embedding
-    API that were asked before: tokens, minutes and ``usd`` are of the others. ``gpu_minutes`` are
-    those of all jobs and GPUs together, ``job_minutes`` the longest job's; ``cpu_minutes`` are this
-    machine's. ``basis`` says what the items rest on: tables of a run, source (local files), plan
-    (the config) or unknown. Null: unknown.
+    All numbers are expected values (see `UNCERTAINTY`), null if unknown. ``items`` are documents,
+    requests, pairs, texts or queries, depending on the stage. ``answered`` are items that a
+    language model or embedding API has already answered; tokens, minutes and ``usd`` are for the
+    other items. ``gpu_minutes`` is the sum over all jobs and GPUs, ``job_minutes`` the time of the
+    longest job, ``cpu_minutes`` the time on this machine without a GPU. ``basis`` is the origin of
+    the counts: tables (of a run), source (local files), plan (the config) or unknown.
 
     Raises
     ------
     InputError
-        If a table is there and cannot be read.
+        If an existing table cannot be read.
     """
     schema = {
-        name: pl.String if name in TEXTS else pl.Int64 if name in WHOLE else pl.Float64
+        name: pl.String
+        if name in TEXT_COLUMNS
+        else pl.Int64
+        if name in INTEGER_COLUMNS
+        else pl.Float64
         for name in Row.__dataclass_fields__
     }
     return pl.DataFrame([vars(row) for row in known.rows.values()], schema=schema)
 
 
 def summed(table: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:
-    """Add up rows that are alike in columns, in the order of their first ones.
+    """Sum the rows of each group of equal ``by`` columns, in order of first appearance.
 
-    A number is the sum of those that are known, null where none is; ``job_minutes`` is the longest.
+    A sum skips nulls and is null if all values are; ``gpus`` and ``job_minutes`` are maxima.
     """
     sums = [name for name, kind in table.schema.items() if kind.is_numeric()]
     return table.group_by(*by, maintain_order=True).agg(
