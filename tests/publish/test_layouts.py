@@ -213,8 +213,12 @@ def test_a_run_scores_the_same_on_what_was_built_and_on_what_was_exported(tmp_pa
 @pytest.mark.parametrize(
     ("layout", "ids", "message"),
     [
-        ("trec", "my file {}", "ids with white space have no place in the layout trec"),
-        ("beir", 'd"{}', "ids with tabs, quotes or line ends have no place in the layout beir"),
+        ("trec", "my file {}", "layout trec cannot hold ids that are empty or have white space"),
+        (
+            "beir",
+            'd"{}',
+            "layout beir cannot hold ids that are empty or have tabs, quotes or line ends",
+        ),
     ],
 )
 def test_ids_that_a_layout_cannot_hold_are_refused_and_nothing_is_left(

@@ -264,7 +264,7 @@ def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
         psibench.evaluate(shared_words, tmp_path)
     with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])
-    with pytest.raises(InputError, match="name of the control's rows"):
+    with pytest.raises(InputError, match="is reserved for the control"):
         psibench.evaluate(shared_words, results, model="control", control=shared_words)
 
 

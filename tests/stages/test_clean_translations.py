@@ -224,7 +224,7 @@ def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tm
 def test_no_translated_query_is_an_error_that_says_why(tmp_path):
     domain = Domain(tmp_path, {0: [None], 1: [SENTENCE]}, asked(2, q1=[None]))
     message = (
-        r"domain law: none of 2 queries is left in rus-Cyrl; "
+        r"domain law: 0 of 2 queries are left in rus-Cyrl; "
         r"documents dropped: untranslated 1 \(.*\); "
         r"queries dropped: positive_removed 1 \(.*'document d0'\), untranslated 1 \(.*\)"
     )

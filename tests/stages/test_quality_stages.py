@@ -132,15 +132,14 @@ def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_pa
     assert row_of("all", "all")[:4] == (12, 8, 9 / 12, 8 / 12)
     assert list(dict.fromkeys(agreement["language"])) == ["all", "deu-Latn", "fra-Latn"]
     assert "1 of 5 documents are not in the quality sample" in caplog.text
-    assert "the first: deu-Latn, law, gone" in caplog.text
+    assert "first: deu-Latn, law, gone" in caplog.text
     inputs = read_provenance(tmp_path / "agreement.parquet")["inputs"]
     assert any(path.endswith("human0.csv") for path in inputs)
 
 
 def test_a_file_about_no_document_of_the_sample_is_refused(tmp_path):
     said = (
-        "human1.csv: none of its 1 documents is in the quality sample; "
-        "the first: deu-Latn, sports, a"
+        "human1.csv: none of its 1 documents is in the quality sample; first: deu-Latn, sports, a"
     )
     with pytest.raises(InputError, match=said):
         assess(tmp_path, "deu-Latn,law,a,5,4,4,4\n", "deu-Latn,sports,a,1,1,1,1\n")

@@ -164,7 +164,7 @@ def test_the_prompt_is_before_the_texts_that_are_trained_on(pool, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"layers": 3}, "layers 3 cannot be kept of 2 layers"),
+        ({"layers": 3}, "cannot keep 3 layers, because it has 2 layers"),
         ({"max_tokens": 65}, "max_tokens is 65, but the model has only 64 positions"),
         ({"checkpoint": "./nowhere"}, "no such folder"),
     ],
@@ -193,7 +193,7 @@ def test_a_step_that_does_not_fit_into_the_memory_is_refused(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("psibench.train.trainer.Trainer.training_step", training_step)
-    with pytest.raises(InputError, match="does not fit into the device's memory; lower mini_batch"):
+    with pytest.raises(InputError, match="does not fit in the device's memory; lower mini_batch"):
         train(pool, tmp_path, base_of(tiny_bert))
 
 
@@ -206,7 +206,7 @@ def test_a_finished_run_on_the_same_examples_is_kept(pool, tiny_bert, tmp_path, 
     train(pool, tmp_path, base_of(tiny_bert))
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
     assert (folder / "model.json").read_text() == said
-    assert "trained before on the same examples" in caplog.text
+    assert "was trained on the same examples" in caplog.text
     (folder / "model.safetensors").write_bytes(b"")  # lost: trained again
     (folder / "model.json").unlink()
     assert manifest(train(pool, tmp_path, base_of(tiny_bert)))["loss"]

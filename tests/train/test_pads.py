@@ -80,7 +80,9 @@ def test_so_many_documents_of_each_domain_are_drawn(tokenizer):
     assert [len(few & numbers[name]) for name in "abc"] == [2, 3, 0]
     assert few < more
     assert len(more & numbers["b"]) == 6
-    with pytest.raises(InputError, match=r"per_domain\.a: 6 documents wanted, and the pool has 5"):
+    with pytest.raises(
+        InputError, match=r"per_domain\.a: 6 documents requested, but the pool has 5"
+    ):
         make(pool, tokenizer, per_domain={"a": 6})
 
 
@@ -93,7 +95,7 @@ def test_a_window_is_cut_from_the_text_as_it_is(tokenizer):
 
 @pytest.mark.parametrize(
     ("pool", "message"),
-    [(documents(1), "1 of 1 documents drawn"), (documents(5, 1), "has 1 tokens, and needs two")],
+    [(documents(1), "1 of 1 documents drawn"), (documents(5, 1), "has 1 tokens, but needs two")],
 )
 def test_a_pool_without_pairs_is_refused(tokenizer, pool, message):
     with pytest.raises(InputError, match=message):

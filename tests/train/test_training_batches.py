@@ -63,7 +63,7 @@ def test_a_batch_is_of_one_bin_and_a_rest_of_one_is_left_out(tiny_bert, tmp_path
     assert facts["n_left_out"] == 13 * EPOCHS - times.total() == EPOCHS
     assert (facts["n_steps"], len(facts["loss"])) == (9, 9)
     assert (
-        "training: 3 of 39 examples (summed over epochs) are in no batch, or alone in one"
+        "training: 3 of 39 examples (summed over epochs) are in no batch or the only one"
         in caplog.text
     )
 
@@ -97,7 +97,7 @@ def test_a_bin_whose_examples_are_all_alone_is_refused(tiny_bert, column):
     assert len(make_examples(frame, base, settings, **given)) == 4
     same = frame.with_columns(pl.col(column).replace("w4", "w3").replace("w14", "w13"))
     with pytest.raises(
-        InputError, match=r"all examples of length bin 60-200 \(2\) have one document"
+        InputError, match=r"all examples of length bin 60-200 \(2\) have the same document"
     ):
         make_examples(same, base, settings, **given)
 

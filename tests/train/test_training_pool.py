@@ -84,9 +84,9 @@ NO_SHORT_END = POOL.filter(~((pl.col("position") == "end") & (pl.col("length_bin
 @pytest.mark.parametrize(
     ("pool", "budget", "message"),
     [
-        (POOL, 4, "begin takes 4 examples of 0-60 characters, beginning, and there are 3"),
+        (POOL, 4, "begin needs 4 examples of 0-60 characters, beginning, but the pool has 3"),
         (NO_SHORT_END, None, "no example of 0-60 characters, end"),
-        (even_pool(2), None, "too few to be divided as distribution 'uniform'"),
+        (even_pool(2), None, "too small for the parts of distribution 'uniform'"),
     ],
 )
 def test_a_pool_of_too_few_examples_is_refused_with_what_is_lacking(pool, budget, message):
@@ -244,13 +244,13 @@ def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchm
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"edges": [10, 10]}, "do not rise"),
+        ({"edges": [10, 10]}, "must increase"),
         ({"distributions": {"none": {"end": 0}}}, "needs a part above 0"),
-        ({"distributions": {"pool": {"end": 1}}}, "is taken"),
-        ({"bases": {"m": BASE | {"parameters_m": None}}}, "give learning_rate, or parameters_m"),
+        ({"distributions": {"pool": {"end": 1}}}, "is reserved"),
+        ({"bases": {"m": BASE | {"parameters_m": None}}}, "set learning_rate or parameters_m"),
         (
             {"bases": {"m": BASE | {"layers": 2}}, "untrained": True},
-            "no checkpoint has those alone",
+            "no checkpoint has only these layers",
         ),
     ],
 )
