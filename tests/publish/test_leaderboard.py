@@ -77,11 +77,11 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, c
     page = leaderboard(tmp_path, one, other)
     assert page.tables[0][-1][0] == [
         *("Model", "Source", "Mean", "PSI at equal documents", "Published PSI", "Adjusted p"),
-        *("p, control", "In input", "Word"),
+        *("p, control", "In input", "Verdict"),
     ]
     rows = page.table()
     assert list(rows) == ["gamma", "alpha", "bm25"]  # highest mean first
-    assert [rows[m]["Word"] for m in rows] == [
+    assert [rows[m]["Verdict"] for m in rows] == [
         "evidence cut off",
         "sensitive to position",
         "no effect found",
@@ -108,10 +108,10 @@ def test_interval_p_and_word_of_a_row_say_the_same(tmp_path):
     assert rows["alone"]["PSI at equal documents"] == "0.220\n[0.000, 0.270]"
     assert rows["alone"]["Published PSI"] == "0.250"  # its interval is of another test
     assert rows["drawn"]["Published PSI"] == "0.250\n[0.000, 0.300]"
-    words = {name: row["Word"] for name, row in rows.items()}
+    words = {name: row["Verdict"] for name, row in rows.items()}
     assert (words["alone"], words["few"]) == ("no effect found", "sensitive to position")
     assert words["drawn"] == "sensitive to position against the control"
-    assert words["given"] == "sensitive to position on the evidence given"
+    assert words["given"] == "sensitive to position on evidence in input"
     assert [row[0] for row in page.tables[0][-1][1:]][-1] == "few dense few clusters"
 
 
@@ -154,7 +154,7 @@ def test_a_model_of_two_runs_has_the_run_behind_its_name(tmp_path, capsys):
 def test_a_table_of_no_named_language_says_so(tmp_path):
     unnamed = {"query_lang": "und", "corpus_lang": "und"}
     page = leaderboard(tmp_path, run(tmp_path / "scored", psi(("bm25", unnamed))))
-    assert page.tables[0][1].startswith("no language named, all lengths")
+    assert page.tables[0][1].startswith("no language given, all lengths")
 
 
 def test_the_page_loads_nothing_and_names_are_text(tmp_path):
@@ -176,7 +176,7 @@ def test_simulated_queries_are_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: folder.mkdir(), "no psi_table.parquet there; name the results folder"),
+        (lambda folder: folder.mkdir(), "no psi_table.parquet there; use the results folder"),
         (
             lambda folder: (
                 run(folder, psi(("a", {}))),
@@ -184,7 +184,7 @@ def test_simulated_queries_are_said_to_be(tmp_path):
                 .drop("p_bucket")
                 .write_parquet(folder / "psi_table.parquet"),
             ),
-            "psi_table.parquet has no p_bucket: another psibench made it (it says no version)",
+            "psi_table.parquet has no p_bucket: another version of psibench made it (no version)",
         ),
         (lambda folder: run(folder, psi()), "the tables have no rows"),
         (
@@ -213,4 +213,4 @@ def test_a_folder_named_twice_is_refused_and_a_table_names_its_folder(tmp_path, 
     folder = run(tmp_path / "r", psi(("a", {})))
     command = ["publish", "leaderboard", str(folder), str(folder / "psi_table.parquet")]
     assert main([*command, "--out", str(tmp_path / "board.html")]) == 2
-    assert "r is given twice; name each run once" in capsys.readouterr().err
+    assert "r is given twice; use each run once" in capsys.readouterr().err

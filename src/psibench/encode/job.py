@@ -222,7 +222,7 @@ def encode_sources(
 def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]:
     """Load an encoder on the device in the settings.
 
-    Also returns its number format: the entry's, else that in the settings.
+    Also returns its number format, from the entry, else from the settings.
     """
     device = pick_device(settings.device)
     dtype = getattr(entry, "dtype", None) or settings.dtype
