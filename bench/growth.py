@@ -276,8 +276,8 @@ POSIR: dict[str, tuple[int, float, str]] = {
     "sampling, near duplicates": (57_902, 62, "datasets of originals"),
     "BM25": (55_900, 310, "datasets, 200 queries each"),
     "encoding (static vectors)": (32_000, 17_751_381 / 32_000, "times, documents and queries"),
-    "asking, 64 at once": (4_000, 14_075_506 / 4_000, "times, what is translated"),
-    "cleaning translations": (8_000, 14_075_506 / 8_000, "times, what is translated"),
+    "asking, 64 at once": (4_000, 14_075_506 / 4_000, "times, translated texts"),
+    "cleaning translations": (8_000, 14_075_506 / 8_000, "times, translated texts"),
     "exact search, 200 queries": (55_900, 757_470 / 200, "times, all queries of a model"),
     "scoring": (42_082, 18, "pairs of a model"),
 }

@@ -100,7 +100,7 @@ def test_queries_left_out_before_the_draw_are_reported(tmp_path, caplog):
     left = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     assert [line.split(": ")[-1] for line in left] == [
         "they have no target position",
-        "their texts repeat those of other queries in the subset",
+        "their texts repeat the texts of other queries in the subset",
     ]
     assert all("1 queries of" in line for line in left)
     assert set(tiny["queries"]["_id"]) - {"q0", "again"} == {"m", "e"}

@@ -9,7 +9,7 @@ up to 256 tokens, search exactly, and compute nDCG@10 by thirds and the PSI with
 also computes its usual metrics. Batches have 32 texts, or as many tokens in the stages. CPU
 seconds count all threads. Exit status 1 if the mean nDCG@10 differ by more than 0.001.
 
-    python bench/beside_mteb.py [--documents 200] [--rounds 3]
+    python bench/against_mteb.py [--documents 200] [--rounds 3]
 """
 
 import argparse
