@@ -2,8 +2,8 @@
 
 A job encodes the texts of a benchmark in one language that a model's store lacks. It writes the
 address of each text's vectors and how much of the text the model read. Texts are read in blocks,
-because all texts of a language may not fit in memory. Several jobs can share the texts of a language:
-each takes the texts whose address is in its slice, and writes their rows.
+because all texts of a language may not fit in memory. Several jobs can share the texts of a
+language: each takes the texts whose address is in its slice, and writes their rows.
 """
 
 import logging

@@ -408,9 +408,9 @@ def within_documents(table: DocumentTable, *, of_differences: bool = False) -> B
     statistic is ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0``. If the U_d are
     symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: this is
     Hotelling's T^2 of the U_d against 0, with uncentred V. Effects that a document's
-    queries share do not change U_d, and V contains their correlation. If clusters of documents are the
-    independent units, U_d is first summed over each cluster. The tests use U_d along slope and bend
-    (r is 2 or less), along the slope, and in each bucket, but never all of U_d. Sums of score
+    queries share do not change U_d, and V contains their correlation. If clusters of documents are
+    the independent units, U_d is first summed over each cluster. The tests use U_d along slope and
+    bend (r is 2 or less), along the slope, and in each bucket, but never all of U_d. Sums of score
     differences (``of_differences``) have no hits and misses to count (`FEWEST_OF_A_KIND`).
 
     Returns
