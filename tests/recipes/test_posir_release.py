@@ -190,7 +190,7 @@ def places(tmp_path):
             {"languages": ["eng-Latn", "deu-Latn"], "domains": ["law", "game"]},
             [("eng-Latn", "law"), ("eng-Latn", "game"), ("deu-Latn", "game")],
         ),
-        # Required folders, and folders named for one language, are not searched for.
+        # Required folders, and folders named by language, are listed even if missing.
         (
             {"languages": ["deu-Latn"], "domains": ["law"], "on_empty": "fail"},
             [("deu-Latn", "law")],
