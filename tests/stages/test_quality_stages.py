@@ -131,7 +131,7 @@ def test_human_grades_outside_the_sample_are_counted(tmp_path, caplog):
     # the four together, all languages: 12 pairs; differences 1 0 2 0, 0 2 0 0, 0 0 0 3
     assert row_of("all", "all")[:4] == (12, 8, 9 / 12, 8 / 12)
     assert list(dict.fromkeys(agreement["language"])) == ["all", "deu-Latn", "fra-Latn"]
-    assert "1 of 5 documents are not in the quality sample" in caplog.text
+    assert "ignoring 1 of 5 documents, which are not in the quality sample" in caplog.text
     assert "first: deu-Latn, law, gone" in caplog.text
     inputs = read_provenance(tmp_path / "agreement.parquet")["inputs"]
     assert any(path.endswith("human0.csv") for path in inputs)
