@@ -210,7 +210,7 @@ def test_positions_that_the_layout_loses_are_told(tmp_path, results, capsys):
     assert "target_position" not in capsys.readouterr().out
     aimed(results)
     assert run(results, tmp_path / "b") == 0
-    lost = "`target_position` of 2 of 6 queries is not the third"
+    lost = "`target_position` of 2 of 6 queries differs from the third"
     assert f"warning: the {lost}" in capsys.readouterr().out
     assert f"Note: the {lost}" in (tmp_path / "b" / "README.md").read_text()
     assert run(results, tmp_path / "c", "--extra") == 0
@@ -226,5 +226,5 @@ def test_languages_and_domains_can_be_chosen_and_are_told(tmp_path, results, cap
     assert run(results, tmp_path / "one", "--domains", "game, mining") == 0
     assert len(list((tmp_path / "one").glob("*/*"))) == 3
     assert run(results, tmp_path / "none", "--languages", "eng-Latn,deu-Latn") == 2
-    assert "languages: the choice has no dataset of deu-Latn" in capsys.readouterr().err
+    assert "languages: no dataset of deu-Latn in the chosen languages" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
