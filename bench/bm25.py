@@ -28,7 +28,7 @@ K = 100
 def run_bm25s(
     texts: Sequence[str], asked: Sequence[str], **options: str
 ) -> tuple[float, float, Any]:
-    """Tokenize, index and retrieve as the library's documentation does; seconds and scores."""
+    """Tokenize, index and retrieve as in the library's documentation; time and scores."""
     import bm25s
     import Stemmer
 
@@ -44,7 +44,7 @@ def run_bm25s(
 
 
 def run_psibench(texts: Sequence[str], asked: Sequence[str]) -> tuple[float, float, Any]:
-    """The same through the two halves of `search_bm25`."""
+    """Index and search with the two parts of `search_bm25`; returns seconds and scores."""
     from psibench.config.models import Bm25Model
     from psibench.search.bm25 import build_index, search_index
 
@@ -64,7 +64,7 @@ ENGINES: dict[str, Callable[[Sequence[str], Sequence[str]], tuple[float, float, 
 
 
 def n_alike(ours: Any, theirs: Any) -> int:
-    """Count queries with the same scores in order; what ours left out scores 0 with theirs."""
+    """Count queries with the same sorted scores; documents that ours omits score 0 with theirs."""
     import numpy as np
 
     filled = np.where(np.isneginf(ours), 0, ours)
@@ -72,7 +72,7 @@ def n_alike(ours: Any, theirs: Any) -> int:
 
 
 def measure_large(engine: str, n_documents: int) -> dict[str, float]:
-    """Index and search many documents once; seconds, and MiB above those of the texts."""
+    """Index and search many documents once; returns seconds, and peak MiB beyond the texts."""
     from growth import made_up_texts
     from search import Peak
 
@@ -90,7 +90,7 @@ def measure_large(engine: str, n_documents: int) -> dict[str, float]:
 
 
 def print_large(n_documents: int) -> None:
-    """Print a row an engine."""
+    """Print a row per engine."""
     print(f"{n_documents:,} documents, 100 queries, once")
     for engine in ENGINES:
         command = [sys.executable, __file__, "--measure", engine, "--large", str(n_documents)]

@@ -22,7 +22,7 @@ from psibench.tables.stage import read_stages
 ROOT = Path(__file__).resolve().parents[1]
 PSIBENCH = str(Path(sys.executable).with_name("psibench"))
 PRESETS = ROOT / "config" / "presets"
-# What is typed, the goal in seconds of wall, and whether it is repeated.
+# Command, goal in wall seconds, and whether it is repeated.
 COMMANDS: tuple[tuple[tuple[str, ...], float, bool], ...] = (
     (("--help",), 0.5, True),
     (("score", "--example"), 2.0, True),
@@ -36,7 +36,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 def time_process(
     arguments: Sequence[str], folder: str, settings: Mapping[str, str]
 ) -> tuple[float, float]:
-    """Run a process to its end; its wall and CPU seconds, those of its children among them."""
+    """Run a process; return its wall and CPU seconds, including its children."""
     before, began = os.times(), time.perf_counter()
     subprocess.run(
         arguments,
@@ -54,7 +54,7 @@ def time_process(
 def least(
     arguments: Sequence[str], repeats: int, settings: Mapping[str, str] | None = None
 ) -> tuple[float, float]:
-    """The least wall and CPU seconds of several runs, each in an empty folder."""
+    """Return the least wall and CPU seconds of several runs, each in an empty folder."""
     runs = []
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def least(
 
 
 def main() -> None:
-    """Print a row a command and a row a module of stages."""
+    """Print a row per command and a row per module of stages."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()

@@ -60,7 +60,7 @@ def load_theirs(max_tokens: int) -> Encode:
 
 
 class Ours:
-    """psibench's encoding of a list of texts, with a store of its own each time."""
+    """psibench's encoding of a list of texts, with a new store for each call."""
 
     def __init__(self, max_tokens: int, dtype: str) -> None:
         from psibench.config.models import SentenceTransformerModel
@@ -76,7 +76,7 @@ class Ours:
         self.stats: Any = None
 
     def __call__(self, texts: list[str]) -> Any:
-        """Encode texts as the workflow's stage does, from tokenizing to the store and back."""
+        """Encode texts like the workflow's stage: tokenize, encode, store, read back."""
         from psibench.encode.batches import encode_texts
         from psibench.encode.store import EmbeddingStore, text_key
 
@@ -90,9 +90,10 @@ class Ours:
 
 
 def padding_of_theirs(texts: list[str], lengths: list[int]) -> float:
-    """Share of padding where batches of 32 are cut from texts sorted by characters.
+    """Return the share of padding in batches of 32 texts sorted by characters.
 
-    As `SentenceTransformer.encode` does (sentence-transformers 5 and 6, `batch_size=32`).
+    `SentenceTransformer.encode` makes these batches (sentence-transformers 5 and 6,
+    `batch_size=32`).
     """
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     batches = [order[start : start + 32] for start in range(0, len(order), 32)]
@@ -101,7 +102,7 @@ def padding_of_theirs(texts: list[str], lengths: list[int]) -> float:
 
 
 def measure(known: dict[str, Encode], texts: list[str], rounds: int) -> list[Times]:
-    """Time both in every round: seconds by the clock, and of CPU."""
+    """Return wall and CPU seconds of each encoder in every round."""
     found = []
     for number in range(rounds):
         times = {}
@@ -114,7 +115,7 @@ def measure(known: dict[str, Encode], texts: list[str], rounds: int) -> list[Tim
 
 
 def print_rates(rounds: list[Times], n_tokens: int) -> dict[str, float]:
-    """Print tokens per second of each and its ratio to the last; return those by the clock."""
+    """Print tokens per second and ratios to the last encoder; return the ratios of wall time."""
     *ours, theirs = rounds[0]
     found = {}
     for kind, unit in ((1, "tokens/CPU s"), (0, "tokens/s")):
@@ -131,7 +132,7 @@ def print_rates(rounds: list[Times], n_tokens: int) -> dict[str, float]:
 
 
 def compare(max_tokens: int, texts: list[str], rounds: int) -> dict[str, float]:
-    """Print what all do on texts; return the ratios of psibench's number formats."""
+    """Print the rates of all encoders; return the ratios of psibench's number formats."""
     import numpy as np
 
     formats = [name for name in GOALS if name == "float32" or has_bfloat16()]
@@ -156,7 +157,7 @@ def compare(max_tokens: int, texts: list[str], rounds: int) -> dict[str, float]:
 
 
 def has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 itself."""
+    """Return whether this CPU has units for bfloat16."""
     import torch
 
     return any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16"))

@@ -11,7 +11,7 @@ al. 2020, section 2.1), and 4 x width x length per token and layer for attention
 causal attention). The peak is the maker's for dense bfloat16. There is no goal.
 
     python bench/gpu_encode.py [--tokens 4000000] [--tokens-per-batch 16384]
-    python bench/gpu_encode.py --cpu     tiny models, to see that it runs; so does a CPU by itself
+    python bench/gpu_encode.py --cpu     tiny models, as a test; also the default without a GPU
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 PEAK_TFLOPS = {"H200": 989, "H100": 989, "A100": 312, "L40S": 362, "A10": 125, "V100": 125}
-"""Dense bfloat16 (V100: float16) of NVIDIA's data sheets, SXM where there are several."""
+"""Peak of dense bfloat16 (V100: float16) in NVIDIA's data sheets, of SXM cards if several exist."""
 VOCABULARY = 32_000
 DRY_TOKENS = 20_000
 SEED = 42
@@ -82,7 +82,7 @@ def make_texts(n_tokens: int, longest: int) -> list[str]:
 
 
 def operations(network: Any, lengths: list[int], *, causal: bool) -> float:
-    """Return the operations of encoding texts of these lengths, without padding."""
+    """Return the number of operations for texts of these lengths, without padding."""
     config = network.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     width = head * config.num_attention_heads
@@ -136,7 +136,7 @@ def main() -> None:
     import torch
 
     if not (args.cpu or torch.cuda.is_available()):
-        print("no GPU here: a dry run of tiny models on the CPU, whose figures say nothing of one")
+        print("no GPU: test run of tiny models on the CPU; the numbers do not apply to a GPU")
         args.cpu = True
     device = "cpu" if args.cpu else "cuda"
     card = "CPU" if args.cpu else torch.cuda.get_device_name()

@@ -46,7 +46,7 @@ def made_up_texts(n: int, n_words: int = 120) -> list[str]:
 
 
 def sampling(n: int) -> Work:
-    """Draw half of n documents by length, near duplicates left out."""
+    """Draw half of n documents by length, without near duplicates."""
     import polars as pl
 
     from psibench.generate.sampling import Sample, draw, read_candidates
@@ -63,7 +63,7 @@ def sampling(n: int) -> Work:
 
 
 def frame_lengths(texts: Any) -> Any:
-    """Characters of texts, (n_texts,)."""
+    """Return the characters of texts, (n_texts,)."""
     import numpy as np
 
     return np.array([len(text) for text in texts], dtype=np.int64)
@@ -112,7 +112,7 @@ def search(n: int) -> Work:
 
 
 def scoring(n: int) -> Work:
-    """nDCG, recall and MRR of n queries with ten documents each."""
+    """Compute nDCG, recall and MRR of n queries with ten documents each."""
     import numpy as np
     import polars as pl
 
@@ -136,7 +136,7 @@ def scoring(n: int) -> Work:
 
 
 def inference(n: int) -> Work:
-    """One row of the PSI table over n queries in twenty buckets, nine to a document."""
+    """Compute a row of the PSI table: n queries in twenty buckets, nine queries per document."""
     import numpy as np
 
     from psibench.metrics.psi import RowData, estimate_row
@@ -188,7 +188,7 @@ def asking(n: int) -> Work:
 
 
 def margins(n: int) -> Work:
-    """Decide n queries by the consensus margin of three rerankers over three segments."""
+    """Filter n queries by the consensus margin of three rerankers over three segments."""
     import numpy as np
     import polars as pl
 
@@ -234,7 +234,7 @@ def cleaning(n: int) -> Work:
 
 
 def report(n: int) -> Work:
-    """Score n runs of the example, one of which is its control, and write the page."""
+    """Score n runs of the example, including its control, and write the page."""
     from importlib.resources import files
 
     from psibench.cli import main as psibench
@@ -270,18 +270,18 @@ STAGES: dict[str, tuple[Callable[[int], Work], int, str]] = {
     "scoring and report": (report, 4, "runs"),
     "planning the workflow": (planning, 1, "languages"),
 }
-"""Work, its smallest size, and what that counts."""
+"""Work, its smallest size, and the unit of the size."""
 
 POSIR: dict[str, tuple[int, float, str]] = {
     "sampling, near duplicates": (57_902, 62, "datasets of originals"),
     "BM25": (55_900, 310, "datasets, 200 queries each"),
     "encoding (static vectors)": (32_000, 17_751_381 / 32_000, "times, documents and queries"),
-    "asking, 64 at once": (4_000, 14_075_506 / 4_000, "times, what is translated"),
-    "cleaning translations": (8_000, 14_075_506 / 8_000, "times, what is translated"),
+    "asking, 64 at once": (4_000, 14_075_506 / 4_000, "times, translated texts"),
+    "cleaning translations": (8_000, 14_075_506 / 8_000, "times, translated texts"),
     "exact search, 200 queries": (55_900, 757_470 / 200, "times, all queries of a model"),
     "scoring": (42_082, 18, "pairs of a model"),
 }
-"""A size, how often it occurs at that shape (PosIR, section 2.4, tables 4 and 5), and of what."""
+"""A size, how often it occurs in PosIR's shape (section 2.4, tables 4 and 5), and the unit."""
 
 
 def measure(name: str, n: int) -> dict[str, float]:
@@ -298,7 +298,7 @@ def measure(name: str, n: int) -> dict[str, float]:
 
 
 def in_fresh_process(name: str, n: int) -> dict[str, float]:
-    """Measure in a process of its own."""
+    """Measure one stage in a fresh process."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
     done = subprocess.run(
         [sys.executable, __file__, "--measure", name, "--n", str(n)],
@@ -313,23 +313,23 @@ def in_fresh_process(name: str, n: int) -> dict[str, float]:
 
 
 def fit(sizes: list[int], values: list[float]) -> tuple[float, float]:
-    """Slope and intercept of log value on log size, by least squares."""
+    """Return slope and intercept of log value on log size, by least squares."""
     x, y = [math.log(n) for n in sizes], [math.log(max(value, 1e-9)) for value in values]
     slope, intercept = statistics.linear_regression(x, y)
     return slope, intercept
 
 
 def fitted(sizes: list[int], values: list[float], n: int) -> float:
-    """The value of the fitted line at a size."""
+    """Return the value of the fitted line at a size."""
     slope, intercept = fit(sizes, values)
     return math.exp(intercept + slope * math.log(n))
 
 
 def main() -> None:
-    """Print a row a stage."""
+    """Print a row per stage."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", choices=STAGES, help="one stage")
-    parser.add_argument("--sizes", type=int, default=4, help="how many, from 2: n, 2n, 4n, ...")
+    parser.add_argument("--sizes", type=int, default=4, help="number of sizes n, 2n, ...; from 2")
     parser.add_argument("--measure", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -83,7 +83,7 @@ def write_scores(folder: Path, *, n_queries: int, n_models: int) -> None:
 
 
 def aggregate(folder: Path, *, n_models: int, with_parts: bool) -> dict[str, float]:
-    """Aggregate the score tables of a folder; return the figures of one row."""
+    """Aggregate the score tables of a folder; return the numbers of one row."""
     from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
     from psibench.tables import read_table
     from psibench.tables.schemas import QUERY_SCORES
@@ -116,7 +116,7 @@ def aggregate(folder: Path, *, n_models: int, with_parts: bool) -> dict[str, flo
 
 
 def measure(shape: str, args: argparse.Namespace) -> dict[str, float]:
-    """Write the tables in one process and aggregate them in another, whose peak is its own."""
+    """Write the tables in one process and aggregate them in another, to measure only its peak."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--models", str(args.models)]
         options += ["--folder", folder, "--shape", shape]
@@ -128,7 +128,7 @@ def measure(shape: str, args: argparse.Namespace) -> dict[str, float]:
 
 
 def run_step(args: argparse.Namespace) -> None:
-    """Do what a child process is for."""
+    """Run the step of a child process."""
     n_queries = SHAPES[args.shape]
     if args.step == "write":
         write_scores(args.folder, n_queries=n_queries, n_models=args.models)
@@ -142,7 +142,7 @@ def run_step(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Print a line a shape."""
+    """Print a line per shape."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=int, default=10)
     parser.add_argument("--json", type=Path)

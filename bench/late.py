@@ -26,7 +26,7 @@ GOAL = 1.0
 
 
 def make_vectors(n_texts: int, lengths: tuple[int, int], seed: int) -> tuple[Any, Any]:
-    """Token vectors (n_tokens, 128) float32 of texts, and where each text begins."""
+    """Return token vectors (n_tokens, 128) float32 of texts, and the first row of each text."""
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(SEED).standard_normal((500, DIM), dtype=np.float32)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(*lengths, n_texts, endpoint=True))])
@@ -36,7 +36,7 @@ def make_vectors(n_texts: int, lengths: tuple[int, int], seed: int) -> tuple[Any
 
 
 def search_psibench(queries: tuple[Any, Any], documents: tuple[Any, Any]) -> Any:
-    """The project's search."""
+    """Search with psibench."""
     from psibench.search.exact import search_vectors
     from psibench.store.vectors import Vectors
 
@@ -45,7 +45,7 @@ def search_psibench(queries: tuple[Any, Any], documents: tuple[Any, Any]) -> Any
 
 
 def search_pylate(queries: tuple[Any, Any], documents: tuple[Any, Any]) -> Any:
-    """PyLate's scores batch by batch, and the best of them."""
+    """Score batch by batch with PyLate and select the best documents."""
     import torch
     from pylate.scores import colbert_scores
 
@@ -68,7 +68,7 @@ ENGINES = {"psibench": search_psibench, "PyLate colbert_scores": search_pylate}
 
 
 def measure(engine: str, n_documents: int, n_queries: int) -> dict[str, Any]:
-    """Search once, after a small search that loads what the engine loads."""
+    """Time one search, after a small search that loads the engine's libraries."""
     documents = make_vectors(n_documents, (20, 300), SEED + 1)
     queries = make_vectors(n_queries, (32, 32), SEED + 2)
     run = ENGINES[engine]
@@ -82,7 +82,7 @@ def measure(engine: str, n_documents: int, n_queries: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print a row an engine."""
+    """Print a row per engine."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--documents", type=int, default=4000)
     parser.add_argument("--queries", type=int, default=64)

@@ -34,7 +34,7 @@ from support.llm_processes import IN_FLIGHT, SEED, STOPPED, Server, Trial, line_
 N_KILLS = 10
 FEWEST_ITEMS = 200
 HUGE_CHARS = 5_000_000
-ROOM_BYTES = 150  # on the full disk, per item; an answer takes about 500
+FREE_BYTES = 150  # disk space per item; an answer takes about 500
 COLUMNS = ("items", "faults", "requests", "answered", "stored", "lost", "twice", "allowed")
 
 
@@ -67,8 +67,8 @@ def restart_server(trial: Trial) -> None:
 
 
 def fill_disk(trial: Trial) -> None:
-    """Leave room for a third of the answers, then make room."""
-    client = trial.start(room_bytes=ROOM_BYTES * trial.n_items)
+    """Limit the disk to a third of the answers, then remove the limit."""
+    client = trial.start(free_bytes=FREE_BYTES * trial.n_items)
     words = client.communicate()[0]
     is_stopped = client.returncode == STOPPED and "could not be stored" in words
     trial.n_faults += is_stopped and 0 < trial.stored < trial.n_items
@@ -77,7 +77,7 @@ def fill_disk(trial: Trial) -> None:
 
 
 def share_store(trial: Trial) -> None:
-    """Run two jobs that want the same at the same moment: nothing is lost, much asked twice."""
+    """Run two jobs with the same requests at once: no answer is lost, many requests repeat."""
     clients = [trial.start(job) for job in "ab"]
     with ThreadPoolExecutor() as pool:
         list(pool.map(trial.finish, clients))
@@ -114,7 +114,7 @@ def _n_huge(trial: Trial) -> int:
 
 @dataclass(frozen=True)
 class Fault:
-    """What the stand-in does wrong, what is done to the processes, how it shows, how often."""
+    """A fault: title, imperfections of the server, action on the processes, count, least count."""
 
     title: str
     imperfections: str
@@ -142,7 +142,7 @@ FAULTS = {
 
 
 def measure(fault: Fault, n_items: int) -> tuple[dict[str, Any], list[str]]:
-    """Run one fault; return its row, and what is wrong with it."""
+    """Run one fault; return its row, and a message for each broken bound."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         trial = Trial(n_items, Server(fault.imperfections), Path(folder) / "store")
@@ -163,7 +163,7 @@ def measure(fault: Fault, n_items: int) -> tuple[dict[str, Any], list[str]]:
             "seconds": time.perf_counter() - started,
             "outcomes": Counter(status for status, _ in trial.replies.values()),
         }
-    surplus = row["answered"] - row["stored"]  # counts a request answered three times as two
+    surplus = row["answered"] - row["stored"]  # a request answered three times counts twice
     checks = {
         f"{row['faults']} faults, expected {fault.least} or more": row["faults"] < fault.least,
         f"{row['lost']} items lost": row["lost"] > 0,
@@ -179,7 +179,7 @@ def main() -> None:
     parser.add_argument("--only", choices=FAULTS, help="one fault")
     args = parser.parse_args()
     if args.items < FEWEST_ITEMS:
-        parser.error(f"--items: below {FEWEST_ITEMS} a rare fault may not come about")
+        parser.error(f"--items: below {FEWEST_ITEMS} a rare fault may not occur")
     print(f"{'fault':28}" + "".join(f"{name:>9}" for name in COLUMNS) + "  seconds  outcomes")
     broken = []
     for name in [args.only] if args.only else FAULTS:

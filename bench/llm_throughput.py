@@ -26,14 +26,14 @@ from typing import Any
 
 MODEL = "stand-in/bench"
 GOALS = {64: 96.0, 256: 93.0}
-"""By requests at once: % of the ideal rate."""
+"""Concurrency -> % of the ideal rate."""
 SETTINGS = ((0.5, 64), (0.5, 256), (0.05, 64), (0.05, 256))
-"""Seconds until an answer, and requests at once."""
+"""Seconds until an answer, and concurrency."""
 MOST_PER_S = 512
-"""So many requests at most a second of ``--seconds``: the ideal rate of a slow server. A fast one's
-is far above what any client does, and a run would take minutes."""
+"""Most requests per second of ``--seconds``, the ideal rate of a slow server. The ideal rate of a
+fast server is far above any client's, and a run would take minutes."""
 MOST_KIB = 0.5
-"""Of peak memory for each request after the first tenth: a key in the store's index, no reply."""
+"""Bound of peak memory per request after the first tenth: a key in the store's index, no reply."""
 WORDS = "the quick brown fox jumps over a lazy dog and goes home again "
 ANSWER = {"query": "where does the brown fox go", "answer": 4 * WORDS}
 SCHEMA = {
@@ -112,7 +112,7 @@ def ask_with_engine(base_url: str, n_requests: int, concurrency: int, folder: Pa
 
 
 def ask_plainly(base_url: str, n_requests: int, concurrency: int, _: Path) -> list[float]:
-    """Loop over one AsyncOpenAI client as its documentation shows; nothing is stored."""
+    """Loop over one AsyncOpenAI client as in its documentation; stores nothing."""
     from openai import AsyncOpenAI
 
     schema = {"name": "bench", "strict": True, "schema": SCHEMA}
@@ -139,7 +139,7 @@ def ask_plainly(base_url: str, n_requests: int, concurrency: int, _: Path) -> li
 
 
 def ask_with_distilabel(base_url: str, n_requests: int, concurrency: int, _: Path) -> list[float]:
-    """Ask in batches, as a step of a distilabel pipeline does; replies are parsed, not stored."""
+    """Ask in batches, like a step of a distilabel pipeline; parses replies and stores nothing."""
     from distilabel.models import OpenAILLM
 
     llm = OpenAILLM(model=MODEL, base_url=base_url, api_key="none")
@@ -165,7 +165,7 @@ def peak_mib() -> float:
 
 
 def measure(client: str, base_url: str, n_requests: int, concurrency: int) -> dict[str, Any]:
-    """Time one client in this process, imports and connections made before."""
+    """Time one client in this process, after imports and connections."""
     with tempfile.TemporaryDirectory() as folder:
         CLIENTS[client](base_url, 2, 2, Path(folder) / "warm-up")
         started, cpu = time.perf_counter(), time.process_time()
@@ -177,7 +177,7 @@ def measure(client: str, base_url: str, n_requests: int, concurrency: int) -> di
 def measure_in_fresh_process(
     client: str, delay_s: float, n_requests: int, concurrency: int
 ) -> dict[str, Any]:
-    """Start a server and a client process; return the client's figures."""
+    """Start a server and a client process; return the client's numbers."""
     command = [sys.executable, __file__]
     with subprocess.Popen(
         [*command, "--serve", str(delay_s)], stdout=subprocess.PIPE, text=True

@@ -30,7 +30,7 @@ def write_inputs(folder: Path, *, n_queries: int, depth: int) -> None:
 
     rng = np.random.default_rng(SEED)
     n_docs = 41 * n_queries  # the ratio of documents to queries in PosIR
-    # One draw per stratum of the ids: the documents of a query differ from each other.
+    # One draw per stratum of the ids, so that the documents of a query are distinct.
     stratum = n_docs // (depth + 1)
     docs = rng.integers(0, stratum, (n_queries, depth)) + np.arange(depth) * stratum
     positive = rng.integers(0, stratum, n_queries) + depth * stratum
@@ -62,13 +62,13 @@ def write_inputs(folder: Path, *, n_queries: int, depth: int) -> None:
 def peak_mib() -> float:
     """Peak resident memory of this process so far, MiB.
 
-    A child starts with its parent's peak: the parent must stay small (it imports nothing here).
+    A child starts with its parent's peak, so the parent must stay small (it imports nothing).
     """
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 class Clock:
-    """Collects the figures of one engine."""
+    """Measures one engine."""
 
     def __init__(self) -> None:
         self.baseline_mib = peak_mib()
@@ -77,11 +77,11 @@ class Clock:
         self.loaded = self.start
 
     def mark_loaded(self) -> None:
-        """Reading ends here, evaluation starts."""
+        """Mark the end of reading and the start of the evaluation."""
         self.loaded = time.perf_counter()
 
     def report(self, mean_ndcg: float) -> dict[str, float]:
-        """Figures in seconds and MiB."""
+        """Return times in seconds and memory in MiB."""
         end = time.perf_counter()
         return {
             "total_s": end - self.start,
@@ -94,7 +94,7 @@ class Clock:
 
 
 def measure_psibench(folder: Path) -> dict[str, float]:
-    """The run is scanned, not read: reading belongs to the evaluation."""
+    """Evaluate a lazy scan of the run, so that the evaluation includes reading."""
     import polars as pl
 
     from psibench.metrics.ranking import ranking_metrics
@@ -106,7 +106,7 @@ def measure_psibench(folder: Path) -> dict[str, float]:
 
 
 def measure_psibench_loaded(folder: Path) -> dict[str, float]:
-    """Both tables in memory first, to time the evaluation alone."""
+    """Read both tables first, to time only the evaluation."""
     import polars as pl
 
     from psibench.metrics.ranking import ranking_metrics
@@ -120,7 +120,7 @@ def measure_psibench_loaded(folder: Path) -> dict[str, float]:
 
 
 def measure_psibench_reranked(folder: Path) -> dict[str, float]:
-    """As `psibench score` does it: the ranks are derived anew from the scores, pairs checked."""
+    """Like `psibench score`: check the pairs and compute the ranks from the scores."""
     import polars as pl
 
     from psibench.metrics.ranking import ranking_metrics
@@ -146,7 +146,7 @@ def _read_nested(path: Path, columns: tuple[str, str, str]) -> dict[str, dict[st
 
 
 def measure_pytrec_eval(folder: Path) -> dict[str, float]:
-    """Its own structure: a dictionary of dictionaries, built from Arrow columns."""
+    """Build pytrec_eval's dictionary of dictionaries from Arrow columns."""
     import pyarrow.parquet  # noqa: F401  part of the imports, not of the reading
     import pytrec_eval
 
@@ -160,9 +160,9 @@ def measure_pytrec_eval(folder: Path) -> dict[str, float]:
 
 
 def measure_ranx(folder: Path) -> dict[str, float]:
-    """Its own structure: numba typed dictionaries, made from dictionaries of dictionaries.
+    """Build ranx' typed numba dictionaries from dictionaries of dictionaries.
 
-    Its own Parquet readers group with pandas and build the same dictionaries, more slowly.
+    The Parquet readers of ranx group with pandas and build the same dictionaries more slowly.
     """
     import pyarrow.parquet  # noqa: F401  part of the imports, not of the reading
     from ranx import Qrels, Run, evaluate
@@ -181,14 +181,14 @@ def measure_ranx(folder: Path) -> dict[str, float]:
 ENGINES = {
     "psibench": measure_psibench,
     "psibench, run read first": measure_psibench_loaded,
-    "psibench, ranked anew": measure_psibench_reranked,
+    "psibench, ranked again": measure_psibench_reranked,
     "pytrec_eval": measure_pytrec_eval,
     "ranx": measure_ranx,
 }
 
 
 def measure_in_fresh_process(engine: str, folder: Path, *, repeat: int) -> dict[str, float]:
-    """The least of each figure over `repeat` fresh processes."""
+    """Return the minimum of each number over `repeat` fresh processes."""
     command = [sys.executable, __file__, "--engine", engine, "--folder", str(folder)]
     reports = []
     for _ in range(repeat):
@@ -214,10 +214,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=421_708)
     parser.add_argument("--depth", type=int, default=10)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where the inputs are; default: temporary")
+    parser.add_argument("--folder", type=Path, help="folder of the inputs; default: temporary")
     parser.add_argument("--engine", choices=ENGINES, help=argparse.SUPPRESS)
     parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     args = parser.parse_args()
     if args.write:
         write_inputs(args.folder, n_queries=args.queries, depth=args.depth)
@@ -231,7 +231,7 @@ def main() -> None:
         folder = args.folder or Path(temporary)
         size = ["--queries", str(args.queries), "--depth", str(args.depth)]
         command = [sys.executable, __file__, "--write", "--folder", str(folder), *size]
-        subprocess.run(command, check=True)  # apart, so that this process stays small
+        subprocess.run(command, check=True)  # a separate process, so that this one stays small
         figures = {
             engine: measure_in_fresh_process(
                 engine, folder, repeat=1 if engine == "ranx" else args.repeat

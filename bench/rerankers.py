@@ -47,14 +47,14 @@ def save_checkpoint(folder: Path) -> None:
         vocab_size=len(tokenizer),
         max_position_embeddings=MAX_TOKENS,
         num_labels=1,
-        initializer_range=0.1,  # so that scores differ
+        initializer_range=0.1,  # makes scores differ
         **SIZES,
     )
     BertForSequenceClassification(config).save_pretrained(folder)
 
 
 def make_pairs(n_pairs: int) -> list[tuple[str, str]]:
-    """Make distinct pairs: the first words of one passage, and another, half of them cut."""
+    """Make distinct pairs: first words of one passage and another passage; cuts half of these."""
     import numpy as np
 
     from psibench.sources.python_docs import read_python_docs
@@ -100,7 +100,7 @@ def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, st
 
 
 def describe(folder: Path, pairs: list[tuple[str, str]]) -> str:
-    """Say how long the pairs are, tokens."""
+    """Describe the lengths of the pairs in tokens."""
     import numpy as np
     from transformers import AutoTokenizer
 
@@ -118,7 +118,7 @@ def measure(
     pairs: list[tuple[str, str]],
     rounds: int,
 ) -> list[dict[str, tuple[float, float]]]:
-    """Time every scorer in every round: seconds by the clock, and of CPU."""
+    """Return wall and CPU seconds of every scorer in every round."""
     found = []
     for number in range(rounds):
         times = {}
@@ -131,7 +131,7 @@ def measure(
 
 
 def print_rates(rounds: list[dict[str, tuple[float, float]]], n_pairs: int) -> dict[str, float]:
-    """Print pairs per second of each, and the ratios to psibench; return those by the clock."""
+    """Print pairs per second and the ratios to psibench; return the ratios of wall time."""
     found = {}
     for kind, unit in ((1, "pairs/CPU s"), (0, "pairs/s")):
         for scorer in rounds[0]:

@@ -59,14 +59,14 @@ def write_inputs(folder: Path, *, n_documents: int, dim: int, n_queries: int) ->
 
 
 def keys_of(n_documents: int) -> list[bytes]:
-    """Address documents by their number."""
+    """Return a store key for each document number."""
     from psibench.encode.store import text_key
 
     return [text_key(str(number)) for number in range(n_documents)]
 
 
 class Peak:
-    """Largest resident memory while it is open, above what it was before, MiB."""
+    """Context that measures the peak of resident memory beyond its start, MiB."""
 
     def __enter__(self) -> "Peak":
         import psutil
@@ -87,19 +87,19 @@ class Peak:
 
     @property
     def mib(self) -> float:
-        """What was needed."""
+        """Return the peak beyond the start, MiB."""
         return (self._most - self._before) / 2**20
 
 
 def search_psibench(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """The vectors from memory."""
+    """Search vectors in memory."""
     from psibench.search.exact import search_vectors
 
     return search_vectors(queries, documents, k=K).documents
 
 
 def search_store(folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """The vectors from the Parquet parts of a store."""
+    """Search vectors in the Parquet parts of a store."""
     from psibench.encode.store import EmbeddingStore, StoredDocuments, key_array
     from psibench.search.exact import search_vectors
 
@@ -118,7 +118,7 @@ def search_faiss(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> n
 
 
 def search_full_matrix(_folder: Path, queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """All scores, all sorted."""
+    """Compute and sort all scores."""
     return np.argsort(-(queries @ documents.T), axis=1)[:, :K].copy()
 
 
@@ -131,7 +131,7 @@ ENGINES = {
 
 
 def measure(engine: str, folder: Path, threads: int) -> dict[str, float]:
-    """Search once, after a search of two queries that loads what the engine loads."""
+    """Time one search, after a search of two queries that loads the engine's libraries."""
     import torch
 
     torch.set_num_threads(threads)
@@ -157,7 +157,7 @@ def measure(engine: str, folder: Path, threads: int) -> dict[str, float]:
 
 
 def child(args: argparse.Namespace, **options: object) -> str:
-    """Run a step in a process of its own; return what it prints."""
+    """Run a step in a fresh process; return its output."""
     command = [sys.executable, __file__, "--threads", str(args.threads)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
@@ -170,7 +170,7 @@ def child(args: argparse.Namespace, **options: object) -> str:
 
 
 def compare(args: argparse.Namespace, n_documents: int, dim: int) -> dict[str, dict[str, float]]:
-    """Measure every engine on one corpus; the least of each figure."""
+    """Measure every engine on one corpus; return the minimum of each number."""
     with tempfile.TemporaryDirectory() as folder:
         size = {"documents": n_documents, "dim": dim, "queries": args.queries}
         child(args, step="write", folder=folder, **size)
@@ -185,7 +185,7 @@ def compare(args: argparse.Namespace, n_documents: int, dim: int) -> dict[str, d
 
 
 def print_table(rows: dict[str, dict[str, float]]) -> None:
-    """Print each figure with its ratio to psibench."""
+    """Print each number with its ratio to psibench."""
     base = rows["psibench"]
     print(f"{'engine':26}{'seconds':>20}{'CPU seconds':>20}{'extra MiB':>20}{'agree':>10}")
     for engine, row in rows.items():
@@ -197,7 +197,7 @@ def print_table(rows: dict[str, dict[str, float]]) -> None:
 
 
 def tell_goals(rows: dict[str, dict[str, float]], size: str) -> None:
-    """Print how far the goals are reached."""
+    """Print the goals and the measurements."""
     from support.goals import tell_goal
 
     from psibench.search.exact import SEARCH_BLOCK_BYTES
@@ -213,7 +213,7 @@ def tell_goals(rows: dict[str, dict[str, float]], size: str) -> None:
 
 
 def are_the_same(rows: dict[str, dict[str, float]]) -> bool:
-    """Say whether the documents found are those of the full matrix."""
+    """Return whether psibench finds the same documents as the full matrix."""
     return min(rows[name]["agree"] for name in ("psibench", "psibench, from the store")) > 0.99
 
 
@@ -223,7 +223,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     parser.add_argument("--documents", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--dim", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--step", choices=["write", *ENGINES], help=argparse.SUPPRESS)
@@ -247,7 +247,7 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if not is_right:
-        sys.exit("the documents are not those of the full matrix")
+        sys.exit("psibench and the full matrix find different documents")
 
 
 if __name__ == "__main__":

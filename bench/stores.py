@@ -6,8 +6,8 @@ file cache, and once more. The goals apply to the second time.
 
     python bench/stores.py [--answers 20000000] [--jobs 4000] [--keys 20000] [--folder DIR]
 
-Some ten minutes and 9 GB in DIR (a temporary folder, deleted in the end, if none is given; one that
-is there is measured as it is).
+Takes about ten minutes and 9 GB in DIR. An existing DIR is measured without making the store again;
+the default is a temporary folder, which is deleted at the end.
 """
 
 import argparse
@@ -31,15 +31,15 @@ SEED = 42
 
 
 def key_of(number: int) -> str:
-    """Key of an answer: the hash of a number."""
+    """Return the key of an answer, the hash of a number."""
     return hashlib.sha256(b"%d" % number).hexdigest()
 
 
 def make(folder: Path, n_answers: int, n_jobs: int) -> None:
     """Add and index the answers, job after job.
 
-    Lines are like those that the store writes, but for key and grade all the same; so a job's are
-    made and scanned at once.
+    Lines have the store's format and differ only in key and grade, so that all lines of a job can
+    be made and scanned at once.
     """
     import numpy as np
 
@@ -80,7 +80,7 @@ def make(folder: Path, n_answers: int, n_jobs: int) -> None:
 
 
 def measure(folder: Path, n_answers: int, n_keys: int) -> dict[str, float]:
-    """Open, read and sum up; return seconds, those of the CPU, and MiB at most after each."""
+    """Open, read and sum up; return wall and CPU seconds and peak MiB of each step."""
     from psibench.llm.answer_store import AnswerStore
 
     known = [key_of(n) for n in random.Random(SEED).sample(range(n_answers), n_keys)]
@@ -99,12 +99,12 @@ def measure(folder: Path, n_answers: int, n_keys: int) -> dict[str, float]:
 
 
 def mib() -> float:
-    """Most memory that this process had so far."""
+    """Return the peak memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def forget(folder: Path) -> None:
-    """Tell the system to forget the files' pages."""
+    """Drop the files from the system's file cache."""
     for path in folder.iterdir():
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
@@ -113,7 +113,7 @@ def forget(folder: Path) -> None:
 
 
 def main() -> None:
-    """Make a store, unless there is one, and measure it."""
+    """Make a store if it is missing, and measure it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--answers", type=int, default=20_000_000)
     parser.add_argument("--jobs", type=int, default=4_000)
@@ -143,7 +143,7 @@ def main() -> None:
         print()
         tell_goal("seconds to open 20 million answers", found["open"], 0.2, at_most=True)
         tell_goal("MiB with 20 million answers open", found["MiB open"], 200, at_most=True)
-        tell_goal(f"seconds to read {args.keys:,} of them", found["read"], 1, at_most=True)
+        tell_goal(f"seconds to read {args.keys:,} answers", found["read"], 1, at_most=True)
 
 
 if __name__ == "__main__":

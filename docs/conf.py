@@ -18,10 +18,10 @@ html_show_sphinx = False
 
 myst_heading_anchors = 4  # [text](page.md#a-heading) is checked
 myst_enable_extensions = ["colon_fence"]
-highlight_language = "none"  # most blocks are commands and what they print
-autosummary_generate = False  # numpydoc loads it; nothing here asks for it
+highlight_language = "none"  # most blocks are commands with their output
+autosummary_generate = False  # numpydoc loads autosummary, but no page uses it
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # numpydoc's sections say them
+autodoc_typehints = "none"  # numpydoc sections have the types
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 

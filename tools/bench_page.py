@@ -1,10 +1,10 @@
-"""Run the benchmarks one after the other and write what they print to docs/benchmarks.md.
+"""Run the benchmarks one after the other and write their output to docs/benchmarks.md.
 
     python tools/bench_page.py [NAME ...] [--page docs/benchmarks.md]
 
-NAME is a script of bench/, without its ending; none: all. Where all of them ran, a page is
-written: the goals and what was measured of them, machine, versions and date, and what each script
-printed. Exit status 1, and no page, if one fails.
+NAME is a script of bench/ without its suffix; without names all scripts run. If all scripts ran,
+writes a page with the goals and measurements, machine, versions and date, and the output of each
+script. If one fails, the exit status is 1 and no page is written.
 """
 
 import argparse
@@ -30,9 +30,9 @@ LIBRARIES = (
 
 
 def run_script(path: Path) -> tuple[str, float]:
-    """Run a script, show what it prints, and return it with its minutes; nothing if it failed.
+    """Run a script and return its output with its minutes; empty if it failed.
 
-    What goes to stderr (progress) is shown and not kept.
+    Shows stdout and stderr (progress), but returns only stdout.
     """
     began = os.times().elapsed
     lines = []
@@ -50,7 +50,7 @@ def run_script(path: Path) -> tuple[str, float]:
 
 
 def processor() -> str:
-    """Name the processor and what it has for matrix products."""
+    """Describe the processor, with its units for matrix products, and the memory."""
     facts = {}
     info = Path("/proc/cpuinfo")
     for line in info.read_text(encoding="utf-8").splitlines() if info.is_file() else []:
@@ -67,14 +67,14 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """Name the commit that is measured, and whether files differ from it; "" outside a clone."""
+    """Return the commit, and whether files differ from it; empty outside a clone."""
     command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return f"commit {done.stdout.strip()}; " if done.returncode == 0 else ""
 
 
 def about(path: Path) -> str:
-    """Return the first two paragraphs of a script's docstring, a list of columns as code."""
+    """Return the first two paragraphs of a script's docstring; a list of columns becomes code."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     summary, text = docstring.split("\n\n")[:2]
     return f"{summary}\n\n" + (f"```\n{text}\n```" if "  " in text else text)
@@ -113,20 +113,20 @@ def page(printed: dict[str, tuple[str, float]]) -> str:
 
 
 def main() -> None:
-    """Run what is asked for; write the page where that is everything."""
+    """Run the scripts; write the page if all scripts ran."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     known = sorted(path.stem for path in BENCH.glob("*.py"))
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "benchmarks.md")
     args = parser.parse_args()
     if unknown := set(args.names) - set(known):
-        parser.error(f"no such script: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        parser.error(f"unknown script: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     printed = {}
     for name in args.names or known:
         print(f"=== bench/{name}.py", flush=True)
         printed[name] = run_script(BENCH / f"{name}.py")
     if failed := [name for name, (output, _) in printed.items() if not output]:
-        sys.exit(f"failed: {', '.join(failed)}; no page is written")
+        sys.exit(f"failed: {', '.join(failed)}; no page written")
     if not args.names:
         args.page.write_text(page(printed), encoding="utf-8")
         print(f"written: {args.page}")

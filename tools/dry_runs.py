@@ -1,7 +1,7 @@
-"""Dry run of every shipped config, and of the SLURM profile; the first that fails ends it.
+"""Dry runs of all shipped configs and of the SLURM profile; stops at the first failure.
 
-Each is a process forked from one that has imported what all of them import first; as many run at a
-time as there are cores.
+To save imports, all processes are forked from one that has already imported the libraries. Uses
+all cores.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ RUNS = {config: [*LOCAL, config] for config in CONFIGS} | {
 
 
 def snakemake(arguments: list[str]) -> None:
-    """Run Snakemake in this process, which ends with its exit code."""
+    """Run Snakemake in this process and exit with its code."""
     from snakemake.cli import main
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -31,7 +31,7 @@ def snakemake(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Run them in the repository's folder, and say how each ended in the order of their names."""
+    """Run all dry runs in the repository's folder and print the results, sorted by name."""
     os.chdir(HERE)
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["snakemake.cli", "psibench.plan.jobs", "psibench.plan.summaries"])

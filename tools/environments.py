@@ -1,10 +1,10 @@
 """Write envs/*.yaml, the conda environments of `--sdm conda`, from requirements.lock.
 
-Snakemake copies such a file before conda reads it, so that `-r ../requirements.lock` in it would
-point nowhere: the pins stand in it. psibench itself is found through PYTHONPATH.
+The files contain the pins themselves: Snakemake copies a file before conda reads it, so a relative
+`-r ../requirements.lock` would not be found. Jobs import psibench through PYTHONPATH.
 
     python tools/environments.py           # write
-    python tools/environments.py --check   # exit code 1 if they differ from what it would write
+    python tools/environments.py --check   # exit code 1 if a file is out of date
 """
 
 import sys
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         elif path.read_text() != text:
             stale.append(str(path.relative_to(REPOSITORY)))
     if stale:
-        print(f"{', '.join(stale)}: not what requirements.lock has; run `make lock`")
+        print(f"{', '.join(stale)}: differs from requirements.lock; run `make lock`")
     return 1 if stale else 0
 
 

@@ -3,8 +3,8 @@
     make psi
     PYTHONPATH=src .venv/bin/python tools/example.py results
 
-English queries of all domains, their qrels, and of some models the first ten documents of each
-query with how far the model read into its positive.
+The files have the English queries of all domains, their qrels, and for some models the first ten
+documents of each query and the length of the positive that the model read.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Run the shipped configs at small size, and record what they compute: to compare two trees.
+"""Run the shipped configs at small size and record their tables, to compare two source trees.
 
     python tools/golden.py run FOLDER [CONFIG ...]     run configs below FOLDER (an hour for all)
     python tools/golden.py record FOLDER [FILE]        write the record of their tables
@@ -6,10 +6,10 @@
 
 CONFIG is ``default``, ``generated`` or a preset's name. FILE is tools/golden.json.
 
-The record has, for each config, the jobs of each rule and a hash for each table. A table's hash is
-that of its rows in sorted order without the columns ``language`` and ``domain``, with numbers of
-six significant digits (processors differ in the last ones) and without measured seconds. Tables of
-domains, parts and shards count as one table, so that a record outlives another way to cut them.
+For each config the record has the number of jobs per rule and a hash per table. The hash covers the
+sorted rows without the columns ``language`` and ``domain`` and without measured seconds, with
+numbers rounded to six significant digits, because processors differ in the last ones. Tables of
+domains, parts and shards count as one table, so the record does not depend on how they are split.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def commands() -> dict[str, list[str]]:
 
 
 def run(folder: Path, name: str) -> None:
-    """Run a config in a folder of its own; SystemExit with its log if it fails."""
+    """Run a config in a separate folder; SystemExit with its log if it fails."""
     here = folder / name
     here.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
@@ -70,7 +70,7 @@ def record(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def jobs_of(log: str) -> dict[str, int]:
-    """Return the number of jobs of each rule, from Snakemake's list of them."""
+    """Return the number of jobs of each rule from Snakemake's job list."""
     begin = log.find("Job stats:")
     return {rule: int(n) for rule, n in JOBS.findall(log[begin : log.find("\n\n", begin)])}
 
@@ -98,7 +98,7 @@ def hash_of(paths: list[Path]) -> str:
 
 
 def rows_of(frame: pl.DataFrame) -> Iterator[str]:
-    """Yield each row as text; a column without a value in it is as none."""
+    """Yield each row as text, without null values."""
     for row in frame.drop(name for name in LABELS if name in frame.columns).iter_rows(named=True):
         shown = {key: plain(value) for key, value in row.items() if value is not None}
         yield json.dumps(shown, sort_keys=True, default=str)

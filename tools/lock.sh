@@ -16,7 +16,7 @@ freeze() { # environment -> sorted pins, without psibench itself, local build ta
 { echo "# Written by \`make lock\` from pyproject.toml. Do not edit."; freeze "$work/venv"; } >requirements.lock
 "$work/venv/bin/python" -m pip install --quiet -c requirements.lock -e '.[all,dev,peers]'
 {
-    echo "# Written by \`make lock\`: what \`make peers\` and \`make bench\` need beyond requirements.lock."
+    echo "# Written by \`make lock\`: packages of \`make peers\` and \`make bench\` that requirements.lock lacks."
     freeze "$work/venv" | grep -vxFf requirements.lock
 } >requirements-peers.lock
 "$python" tools/environments.py

@@ -1,17 +1,17 @@
-"""Put faults into the source, one at a time, and see whether the tests find them.
+"""Put faults into the source, one at a time, and check whether the tests find them.
 
     python tools/mutations.py draw --seed 7 [--also OTHER_TREE] [--list LIST.csv]
     python tools/mutations.py run [--package metrics ...] [--tests tests/metrics ...] [--list ...]
 
-The list is tools/mutations.csv unless another is named.
+The list is tools/mutations.csv unless --list names another one.
 
-``draw`` writes a list: twenty faults each of formulas, of what filters, stores and resumes, and of
-commands and checks. A fault is a comparison, an operator, a number or a check that is another one
-or gone. Faults of a list that is there already stay while their lines do; others are drawn in place
-of those that went. With ``--also`` only lines that both trees have in the same function are drawn,
-so that one list serves before and after a change. ``run`` runs the suite once to see which tests
-come by which line, and then for each fault these tests alone; the exit code is 1 if a fault is not
-found. Lines that are not there any more are named, and count as not tried.
+``draw`` writes a list of twenty faults in each group: formulas; filters, stores and resuming;
+commands and checks. A fault replaces or removes a comparison, an operator, a number or a check. If
+the list exists, its faults stay as long as their lines exist, and new ones replace the others. With
+``--also`` draws only lines that both trees have in the same function, so that the list is valid
+before and after a change. ``run`` runs the suite once to find the tests that reach each line, then
+only these tests for each fault. The exit code is 1 if the tests miss a fault. Lines that no longer
+exist are reported and not tried.
 """
 
 import argparse
@@ -38,7 +38,7 @@ GROUPS = {
 }
 EACH = 20
 FILE_MOST, FUNCTION_MOST = 2, 1
-"""Faults drawn of one file and of one function, at most."""
+"""Most faults per file and per function."""
 
 COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
@@ -46,7 +46,7 @@ COMPARISONS = {
 }  # fmt: skip
 OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 Part = ast.AST | tuple[ast.AST, ast.AST]
-"""A node, or what is between two."""
+"""A node, or two nodes: the text between them."""
 
 REACH = """\
 import os
@@ -65,7 +65,7 @@ def hit(number):
 
 @dataclass(frozen=True)
 class Fault:
-    """One change of a line: ``old`` at ``column`` of the line, blanks before it taken off."""
+    """One change of a line: ``old`` at ``column`` of the line without its indentation."""
 
     group: str
     file: str
@@ -82,7 +82,7 @@ class Fault:
 
 
 def draw(tree: Path, seed: int, also: Path | None, kept: Sequence[Fault]) -> list[Fault]:
-    """Draw the faults of every group, as many as the kept ones lack."""
+    """Draw faults until every group is complete, including the kept faults."""
     drawn = []
     for group, places in GROUPS.items():
         candidates = sorted(
@@ -129,7 +129,7 @@ def _faults(tree: Path, file: str, group: str) -> Iterator[Fault]:
 
 
 def _statements(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Yield the statements of functions, with the function's name; none is inside another."""
+    """Yield the outermost statements of functions, with the function's name."""
 
     def walk(node: ast.AST, names: list[str], inside: bool) -> Iterator[tuple[str, ast.stmt]]:
         for child in ast.iter_child_nodes(node):
@@ -147,7 +147,7 @@ def _statements(module: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 
 
 def _changes(statement: ast.stmt) -> Iterator[tuple[Part, str]]:
-    """Yield what of a statement can be another, and the new text."""
+    """Yield the parts of a statement that can be replaced, with the new text."""
     if isinstance(statement, ast.Raise | ast.Assert):
         return
     if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Raise):
@@ -190,7 +190,7 @@ def _where(node: Part, lines: Sequence[str]) -> tuple[tuple[int, int], tuple[int
         return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
     first, second = node
     start, end = (first.end_lineno, first.end_col_offset), (second.lineno, second.col_offset)  # type: ignore[attr-defined]
-    if start[0] == end[0]:  # brackets around either belong to it
+    if start[0] == end[0]:  # a node's brackets are outside its own columns
         line = lines[start[0] - 1]
         while start[1] < end[1] and line[start[1]] == ")":
             start = (start[0], start[1] + 1)
@@ -200,7 +200,7 @@ def _where(node: Part, lines: Sequence[str]) -> tuple[tuple[int, int], tuple[int
 
 
 def _places(tree: Path, fault: Fault) -> list[tuple[Path, int]]:
-    """Where the line is: in its function, which may be in another module now."""
+    """Return where the line is now; its function may have moved to another module."""
     name = fault.function.split(".")[-1]
     named = tree / fault.file
     for files in ([named] if named.exists() else [], sorted((tree / PACKAGE).rglob("*.py"))):
@@ -221,7 +221,7 @@ def _places(tree: Path, fault: Fault) -> list[tuple[Path, int]]:
 
 
 def run(tree: Path, faults: Sequence[Fault], tests: Sequence[str], jobs: int) -> int:
-    """Say of every fault whether a test finds it; return how many none does."""
+    """Print for every fault whether a test finds it; return the number of missed faults."""
     with tempfile.TemporaryDirectory(prefix="psibench-mutations-") as folder:
         copies = [_copy(tree, Path(folder) / str(number)) for number in range(jobs)]
         reached = _reach(copies[0], faults, tests)
@@ -269,7 +269,7 @@ def _environment(copy: Path, **more: str) -> dict[str, str]:
 
 
 def _reach(copy: Path, faults: Sequence[Fault], tests: Sequence[str]) -> dict[int, list[str]]:
-    """Run the suite with a probe before each line; return each fault's tests, nearest first."""
+    """Run the suite with a probe before each line; return each fault's tests, closest first."""
     (copy / "src" / "mutation_reach.py").write_text(REACH)
     added: dict[Path, list[tuple[int, int]]] = defaultdict(list)
     for number, fault in enumerate(faults):
@@ -302,7 +302,7 @@ def _reach(copy: Path, faults: Sequence[Fault], tests: Sequence[str]) -> dict[in
 
 
 def _statement_line(path: Path, line: int) -> int:
-    """Return the first line of the statement a line is in; of an ``elif``, of its ``if``."""
+    """Return the first line of the statement around a line; for an ``elif``, of its ``if``."""
     text = path.read_text(encoding="utf-8")
     lines = text.split("\n")
     best = line
@@ -313,7 +313,7 @@ def _statement_line(path: Path, line: int) -> int:
             and not lines[node.lineno - 1].lstrip().startswith("elif ")
             and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         ):
-            best = node.lineno  # the walk goes from outside in: the last is the innermost
+            best = node.lineno  # ast.walk visits outer nodes first, so the last is the innermost
     return best
 
 
@@ -348,7 +348,7 @@ def read_list(path: Path) -> list[Fault]:
 
 
 def main() -> int:
-    """Draw or run, as the command line says."""
+    """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     drawing = commands.add_parser("draw")
@@ -356,8 +356,8 @@ def main() -> int:
     drawing.add_argument("--also", type=Path)
     running = commands.add_parser("run")
     running.add_argument("--tree", type=Path, default=ROOT)
-    running.add_argument("--package", nargs="*", help="faults of these alone")
-    running.add_argument("--tests", nargs="*", default=[], help="not the whole suite")
+    running.add_argument("--package", nargs="*", help="only faults in these packages")
+    running.add_argument("--tests", nargs="*", default=[], help="instead of the whole suite")
     running.add_argument("--jobs", type=int, default=1)
     for one in (drawing, running):
         one.add_argument("--list", type=Path, default=ROOT / "tools" / "mutations.csv")

@@ -1,22 +1,22 @@
-"""Fill the figures of docs/psi*.md that `studies/inference` has measured, or see that they are so.
+"""Write the numbers measured by `studies/inference` into docs/psi*.md, or check them.
 
-    python tools/psi_figures.py             # write the figures into the pages
-    python tools/psi_figures.py --check     # say which differ from the results, or have no source
-    python tools/psi_figures.py --list      # print each figure with the cells that it is taken from
+    python tools/psi_figures.py             # write the numbers into the pages
+    python tools/psi_figures.py --check     # list numbers that are out of date or have no source
+    python tools/psi_figures.py --list      # print each number with its cells of the results
 
-A figure on a page is followed by a comment that names it, `2.8 %<!--size_least-->`. The entry of
-that name in docs/psi-figures.yaml says where it comes from:
+A comment with a name follows each number on a page: `2.8 %<!--size_least-->`. The entry of that
+name in docs/psi-figures.yaml describes the source:
 
-    file: results.csv      of studies/inference/results; results.csv if left out
-    cells, but: regexes    cells whose name matches the first and not the second
-    what: text             the figure of these cells
-    claim, target: text    only lines of this claim, and with this target
-    take: min              or max, mean, count, count_below 0.93, only (there is one)
-    form: 0.0 %            decimals of the figure; with % it is a share, with + it has a sign
-    least: 100             only lines that so many data sets stand behind; 100 if left out
-    with: [0.8]            parameters of these cells that their names do not have
+    file: results.csv      file in studies/inference/results; default results.csv
+    cells, but: regexes    cells whose name matches the first regex and not the second
+    what: text             quantity of these cells
+    claim, target: text    only lines with this claim, and with this target
+    take: min              or max, mean, count, count_below 0.93, only (requires one line)
+    form: 0.0 %            decimals of the number; % makes it a share, + adds a sign
+    least: 100             only lines with at least this many data sets; default 100
+    with: [0.8]            parameters of these cells that their names lack
 
-A name may be followed by arguments, `<!--power squad 0.7-->`; {0}, {1} in the entry are these.
+Arguments may follow a name, `<!--power squad 0.7-->`; they replace {0}, {1} in the entry.
 """
 
 import csv
@@ -34,12 +34,12 @@ PAGES = [REPOSITORY / "docs" / f"{name}.md" for name in ("psi", "psi-method", "p
 ENTRIES = REPOSITORY / "docs" / "psi-figures.yaml"
 RESULTS = REPOSITORY / "studies" / "inference" / "results"
 MEASURED = ("How well it works", "Limits")
-"""Sections in which each figure has a source."""
+"""Sections in which each number needs a source."""
 MARKED = re.compile(r"(?P<figure>…|[+−]?\d[\d,.]*(?: %)?)<!--(?P<name>[^>]+?)-->")
 FIGURE = re.compile(r"(?<![\d.])\d+(?:\.\d+(?: %)?| %)")
 NOT_MEASURED = "…"
 KNOWN = {"0.05", "5 %", "95 %"}
-"""The level of tests and intervals."""
+"""Levels of tests and intervals, which need no source."""
 
 
 @cache
@@ -57,7 +57,7 @@ def lines(name: str) -> list[dict[str, str]]:
 
 
 def entry(name: str) -> dict[str, Any]:
-    """Return an entry with the arguments of its name put in."""
+    """Return an entry with the arguments of its name filled in."""
     key, *arguments = name.split()
     one = dict(entries()[key])
     if arguments:
@@ -67,7 +67,7 @@ def entry(name: str) -> dict[str, Any]:
 
 
 def chosen(name: str) -> list[dict[str, str]]:
-    """Return the lines of the results that a figure is taken from."""
+    """Return the lines of the results from which a number is computed."""
     one = entry(name)
     return [
         line
@@ -83,7 +83,7 @@ def chosen(name: str) -> list[dict[str, str]]:
 
 
 def figure(name: str) -> str:
-    """Return a figure as the pages have it; `NOT_MEASURED` where no line has it."""
+    """Return a number formatted for the pages; `NOT_MEASURED` without a line."""
     one, found = entry(name), [float(line["found"]) for line in chosen(name)]
     if not found:
         return NOT_MEASURED
@@ -102,7 +102,7 @@ def figure(name: str) -> str:
 
 
 def formatted(value: float, form: str) -> str:
-    """Return a value with the decimals of a form such as ``0.00``, ``+0.000`` or ``0 %``."""
+    """Format a value by a form such as ``0.00``, ``+0.000`` or ``0 %``."""
     percent = form.endswith(" %")
     decimals = len(form.removesuffix(" %").partition(".")[2])
     sign = "+" if form.startswith("+") else ""
@@ -111,17 +111,17 @@ def formatted(value: float, form: str) -> str:
 
 
 def sections(page: str) -> Iterator[str]:
-    """Yield the sections of a page whose figures are measured."""
+    """Yield the sections of a page whose numbers are measured."""
     for section in re.split(r"^## ", page, flags=re.MULTILINE)[1:]:
         if section.partition("\n")[0] in MEASURED:
             yield section
 
 
 def without_source(page: str) -> list[str]:
-    """Return the figures of these sections that no comment names.
+    """Return the numbers in these sections that have no comment.
 
-    A figure is a number with decimals or a percentage. Parameters of the cells that a paragraph's
-    other figures are taken from need no name.
+    Only numbers with decimals and percentages count. Parameters of the cells of a paragraph's other
+    numbers need no comment.
     """
     found = []
     for block in re.split(r"\n\n(?!\|)|\n- ", "\n\n".join(sections(page))):
@@ -135,14 +135,14 @@ def without_source(page: str) -> list[str]:
 
 
 def parameters_of(name: str) -> Iterator[str]:
-    """Yield the numbers in the names of a figure's cells."""
+    """Yield the parameters in the names of a number's cells."""
     for line in chosen(name):
         yield from re.findall(r"\d*\.?\d+", line["cell"])
     yield from map(str, entry(name).get("with", ()))
 
 
 def problems() -> list[str]:
-    """Return what --check finds."""
+    """Return the messages of --check."""
     found, used = [], set()
     for path in PAGES:
         page = path.read_text(encoding="utf-8")
@@ -152,11 +152,13 @@ def problems() -> list[str]:
             if now == NOT_MEASURED:
                 found.append(f"{path.name}: {mark['name']}: no line of the results has it")
             elif now != mark["figure"]:
-                found.append(f"{path.name}: {mark['name']} is {now}, the page has {mark['figure']}")
+                found.append(
+                    f"{path.name}: {mark['name']} is {now}, but the page has {mark['figure']}"
+                )
         if len(MARKED.findall(page)) != page.count("<!--"):
-            found.append(f"{path.name}: a comment that follows no figure")
+            found.append(f"{path.name}: a comment without a number before it")
         found += [f"{path.name}: {text} has no source" for text in without_source(page)]
-    found += [f"{ENTRIES.name}: no page has {name}" for name in entries().keys() - used]
+    found += [f"{ENTRIES.name}: no page uses {name}" for name in entries().keys() - used]
     return found
 
 
@@ -177,7 +179,7 @@ def main() -> None:
         filled = MARKED.sub(lambda mark: f"{figure(mark['name'])}<!--{mark['name']}-->", page)
         if filled != page:
             path.write_text(filled, encoding="utf-8")
-        print(f"{path.name}: {len(MARKED.findall(filled))} figures")
+        print(f"{path.name}: {len(MARKED.findall(filled))} numbers")
 
 
 if __name__ == "__main__":

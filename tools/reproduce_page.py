@@ -1,11 +1,11 @@
-"""Write docs/reproduce.md: how to obtain each published table, what it reads, and what differs.
+"""Write docs/reproduce.md: command, data, models, cost and differences of each published table.
 
 python tools/reproduce_page.py            write the page from config/published/recipes.yaml
-python tools/reproduce_page.py --check    is it up to date, and does each recipe name a preset
-                                          whose dry run passes (see tools/dry_runs.py)?
+python tools/reproduce_page.py --check    check that the page is up to date and that the recipes
+                                          and presets fit (tools/dry_runs.py runs the presets)
 
-Checkpoints, data, prompts and sizes are read from the preset and the registries; what the work
-takes is `psibench plan`'s arithmetic over the preset, before anything is read.
+Checkpoints, data, prompts and sizes come from the presets and the registries, costs from `psibench
+plan` without any downloads.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # the same page with a network and without one
+os.environ["HF_HUB_OFFLINE"] = "1"  # the page must not depend on the network
 
 import polars as pl
 
@@ -40,11 +40,11 @@ PUBLISHED = ROOT / "config" / "published"
 PRESETS = ROOT / "config" / "presets"
 PAGE = ROOT / "docs" / "reproduce.md"
 MOST_ROWS = 6
-"""Rows of a published table that are shown here; longer ones are files to open."""
+"""Most rows of a published table on the page; the page links longer ones."""
 MOST_NAMED = 6
-"""Datasets that are named one by one; of more the first ones, and how many there are."""
+"""Most datasets that are listed; of more, the first ones and the number of the others."""
 LONG = 60
-"""Characters of a fact that is not repeated where another preset has the same."""
+"""Least characters of a fact that is replaced by a reference if an earlier preset has it."""
 KEYS = {"preset", "target", "tables", "what", "needs", "takes", "output", "differs"}
 KEYS |= {"obtained"}
 OPTIONAL = {"target", "takes", "obtained"}
@@ -55,12 +55,12 @@ SETTINGS = ("checkpoint", "revision", "max_tokens", "pooling", "dtype", "query_p
 SETTINGS += ("document_prompt", "backend")
 PROMPTS = ("query_prompt", "document_prompt")
 FORMAT = "auto, vectors kept as float32"
-"""The default, which the page has once."""
+"""The default number format, which the page has once."""
 Entry = Mapping[str, Any]
 
 
 def read_recipes() -> list[dict[str, Any]]:
-    """Read the recipes; exit with what is wrong where a key, a file or a target is."""
+    """Read the recipes; exit with a list of wrong keys, files and targets."""
     recipes = yaml.safe_load((PUBLISHED / "recipes.yaml").read_text(encoding="utf-8"))
     wrong = []
     for recipe in recipes:
@@ -70,29 +70,29 @@ def read_recipes() -> list[dict[str, Any]]:
         if unknown := set(recipe) - KEYS:
             wrong.append(f"{name}: unknown keys {', '.join(sorted(unknown))}")
         if recipe.get("target", "") not in TARGETS:
-            wrong.append(f"{name}: target {recipe['target']!r}; allowed is probes, or none")
+            wrong.append(f"{name}: target {recipe['target']!r}; use probes, or remove it")
         for table in recipe.get("tables", []):
             if not (PUBLISHED / f"{table}.csv").is_file():
-                wrong.append(f"{name}: there is no config/published/{table}.csv")
+                wrong.append(f"{name}: config/published/{table}.csv does not exist")
     named = [recipe["preset"] for recipe in recipes]
     there = {path.stem for path in PRESETS.glob("*.yaml")}
     wrong += [
-        f"{name}: there is no config/presets/{name}.yaml" for name in named if name not in there
+        f"{name}: config/presets/{name}.yaml does not exist" for name in named if name not in there
     ]
-    wrong += [f"{name}: no recipe is about this preset" for name in sorted(there - set(named))]
+    wrong += [f"{name}: this preset has no recipe" for name in sorted(there - set(named))]
     covered = {table for recipe in recipes for table in recipe["tables"]}
     no_recipe = {path.stem for path in PUBLISHED.glob("*_table*.csv")} - covered
-    wrong += [f"{table}: no recipe says how to obtain it" for table in sorted(no_recipe)]
+    wrong += [f"{table}: this table has no recipe" for table in sorted(no_recipe)]
     if wrong:
         sys.exit("config/published/recipes.yaml: " + "\n  ".join(["", *wrong]))
     return recipes
 
 
-# --- what a preset reads, by its config and the registries
+# --- data and models of a preset
 
 
 def planned(preset: str) -> tuple[Config, dict[str, Any], Plan]:
-    """Return a preset's config, its models and its plan, as without any results or downloads."""
+    """Return a preset's config, models and plan, computed without results and downloads."""
     config, models = load_config(read_yaml(PRESETS / f"{preset}.yaml"))
     return config, models, make_plan(config, models, missing=[])
 
@@ -114,7 +114,7 @@ def datasets(value: Any) -> Iterator[str]:
 
 
 def entry_of(model: Any) -> Entry:
-    """Return what of an entry the table of checkpoints has."""
+    """Return the fields of an entry for the table of checkpoints."""
     dumped = model.model_dump()
     found = {name: dumped.get(name) for name in SETTINGS}
     found["checkpoint"] = found["checkpoint"] or dumped.get("model")
@@ -138,7 +138,7 @@ def entries_of(config: Config, models: Mapping[str, Any], plan: Plan) -> dict[st
 
 
 def tested(config: Config, plan: Plan) -> set[str]:
-    """Return the models of trainings that are evaluated or probed."""
+    """Return the trained models that are evaluated or probed."""
     made = {*config.trained, *config.untrained}
     probed = made if config.probes.models is None else {*config.probes.models}
     asked_for = "probes" in config.model_fields_set
@@ -146,12 +146,12 @@ def tested(config: Config, plan: Plan) -> set[str]:
 
 
 def trainings(config: Config, plan: Plan) -> str:
-    """Count the models that are trained: those evaluated or probed, all where none is."""
+    """Describe the number of trained models: evaluated or probed ones, or all if none is."""
     return str(len(tested(config, plan) & set(config.trained)) or len(config.trained) or "")
 
 
 def asked(plan: Plan) -> Iterator[str]:
-    """Yield the language models with what they are asked, a template where its name is another."""
+    """Yield each language model with its tasks, and a template if its name differs."""
     for name in plan.llms:
         tasks = dict.fromkeys(
             (task.task.name, Path(task.path).stem)
@@ -159,12 +159,12 @@ def asked(plan: Plan) -> Iterator[str]:
             for task in one.tasks.values()
             if task.section.llm == name
         )
-        told = [task if task == file else f"{task} (`{file}.md`)" for task, file in tasks]
-        yield f"{name} for {', '.join(told)}" if told else name
+        shown = [task if task == file else f"{task} (`{file}.md`)" for task, file in tasks]
+        yield f"{name} for {', '.join(shown)}" if shown else name
 
 
 def language_model(llm: Any) -> str:
-    """Return a language model's row: what is asked, its revision, how it samples."""
+    """Return a language model's row: model, revision, sampling."""
     sampling = llm.sampling.model_dump(exclude={"seed"})
     at = ", ".join(f"{key} {value}" for key, value in sampling.items() if value not in EMPTY)
     revision = llm.revision or (NOT_PINNED if llm.backend == "vllm" else "")
@@ -195,7 +195,7 @@ def work(plan: Plan, recipe: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def rounded(value: float) -> str:
-    """Return a figure with two digits."""
+    """Format a value with two significant digits."""
     value = float(f"{value:.2g}")
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
@@ -204,7 +204,7 @@ def rounded(value: float) -> str:
 
 
 def published(names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return links to the files of published tables, and the short ones as Markdown."""
+    """Return links to published tables, and the short tables as Markdown."""
     links, tables = [], []
     for name in names:
         link, table = published_table(name)
@@ -214,7 +214,7 @@ def published(names: Iterable[str]) -> tuple[str, list[str]]:
 
 
 def published_table(name: str) -> tuple[str, str]:
-    """Return a link to a published table, and a short one as Markdown."""
+    """Return a link to a published table, and a short table as Markdown."""
     path = PUBLISHED / f"{name}.csv"
     with path.open(encoding="utf-8", newline="") as file:
         heading, *rows = csv.reader(file)
@@ -229,14 +229,14 @@ def published_table(name: str) -> tuple[str, str]:
 
 
 def command(recipe: Mapping[str, Any]) -> str:
-    """Return what to type."""
+    """Return the command of a recipe."""
     return (
         f"psibench run shipped:presets/{recipe['preset']}.yaml {recipe.get('target', '')}".rstrip()
     )
 
 
 def named(texts: list[str]) -> str:
-    """List texts; of many that begin alike, up to an underscore, the first ones and how many."""
+    """Join texts; of many with one prefix before "_", the first ones and the number of others."""
     alike: dict[str, list[str]] = {}
     for text in dict.fromkeys(texts):
         alike.setdefault(text.partition("_")[0], []).append(text)
@@ -277,21 +277,21 @@ def checkpoints(used: Mapping[str, Mapping[str, Entry]]) -> str:
 
 
 def prompt(text: str | None) -> str:
-    """Return a prompt with its line breaks seen; none where the checkpoint's own is taken."""
+    """Return a prompt with visible line breaks; empty if the checkpoint's prompt is used."""
     if text is None:
         return "checkpoint's"
     return f"`{text}`".replace("\n", "\\n").replace("|", "\\|") if text else ""
 
 
 def once(said: dict[str, str], text: str, preset: str) -> str:
-    """Return a fact, or the first preset with the same long fact. Adds it to ``said``."""
+    """Return a fact, or a reference to the preset in ``said`` with the same long fact."""
     text = " ".join(text.split())
     of = said.setdefault(text, preset)
     return text if of == preset or len(text) < LONG else f"as {of}.yaml"
 
 
 def data(read: dict[str, set[str]], texts: list[str], preset: str) -> str:
-    """List datasets; for the datasets of an earlier preset only its name. Adds them to ``read``."""
+    """List datasets, those in ``read`` only by the earlier preset; adds the others to ``read``."""
     new, earlier = dict.fromkeys(texts), []
     for name, one in sorted(read.items(), key=lambda item: -len(item[1])):
         if one and one <= new.keys():
@@ -302,7 +302,7 @@ def data(read: dict[str, set[str]], texts: list[str], preset: str) -> str:
 
 
 def shared_prompts(used: Mapping[str, Mapping[str, Entry]]) -> dict[str, str]:
-    """Return a letter for each long prompt that several checkpoints have."""
+    """Return long prompt of several checkpoints -> letter."""
     entries = [entry for presets in used.values() for entry in presets.values()]
     texts = Counter(prompt(one[key]) for one in entries for key in PROMPTS)
     shared = sorted(text for text, n in texts.items() if n > 1 and len(text) >= LONG)
@@ -388,7 +388,7 @@ def main() -> None:
     if not args.check:
         PAGE.write_text(text, encoding="utf-8")
     elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-        sys.exit("docs/reproduce.md is not what its recipes say: python tools/reproduce_page.py")
+        sys.exit("docs/reproduce.md is out of date: run python tools/reproduce_page.py")
 
 
 if __name__ == "__main__":

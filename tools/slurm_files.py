@@ -6,9 +6,9 @@ Keys and their meaning: the manual pages slurm.conf(5) and gres.conf(5) of SLURM
 from dataclasses import dataclass
 from pathlib import Path
 
-CREDENTIAL_SECONDS = 10  # a requeued job waits as long before it starts again; the default is 120
+CREDENTIAL_SECONDS = 10  # delay before a requeued job starts again; SLURM's default is 120
 KILL_WAIT_SECONDS = 10  # from SIGTERM to SIGKILL at a limit
-SAMPLING_SECONDS = 1  # memory use is looked at as often
+SAMPLING_SECONDS = 1  # interval of memory measurements
 
 SLURM_CONF = """\
 ClusterName=psibench
@@ -32,7 +32,7 @@ JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task={sampling_seconds}
 JobAcctGatherParams=OverMemoryKill,UsePss
 AccountingStorageType=accounting_storage/none
-# CPUs may be more than there are, so that small jobs overlap while they wait.
+# CPUs may exceed the machine's, so that small jobs overlap while they wait.
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
@@ -51,7 +51,7 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory_mib} Gres=gpu:1 State=UNKNOWN
 PartitionName=cpu Nodes={host} Default=YES MaxTime=24:00:00 PriorityTier=10 PreemptMode=OFF State=UP
 PartitionName=gpu Nodes={host} MaxTime=24:00:00 PriorityTier=10 PreemptMode=OFF State=UP
-# Jobs of spare give way to those of urgent, and to no others.
+# Only jobs of urgent preempt jobs of spare.
 PartitionName=spare Nodes={host} MaxTime=24:00:00 PriorityTier=10 State=UP
 PartitionName=urgent Nodes={host} MaxTime=24:00:00 PriorityTier=20 PreemptMode=OFF State=UP
 """
@@ -61,14 +61,14 @@ GRES_CONF = "NodeName={host} Name=gpu Count=1 File=/dev/null\n"
 
 @dataclass(frozen=True)
 class NodeShape:
-    """What the node offers, and where its daemons listen.
+    """Resources of the node and ports of its daemons.
 
     Attributes
     ----------
     host
         The machine's short host name.
     cpus, memory_mib
-        What SLURM may give away; ``cpus`` may exceed the machine's.
+        Resources that SLURM may allocate; ``cpus`` may exceed the machine's.
     controller_port, node_port
         Free TCP ports.
     """
@@ -81,7 +81,7 @@ class NodeShape:
 
 
 def write_files(folder: Path, shape: NodeShape) -> None:
-    """Write slurm.conf and gres.conf into ``folder``, and make the folders they name."""
+    """Write slurm.conf and gres.conf into ``folder``, and make the folders that they use."""
     values = vars(shape) | {
         "folder": folder,
         "credential_seconds": CREDENTIAL_SECONDS,

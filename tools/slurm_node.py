@@ -1,14 +1,15 @@
-"""A real SLURM of one node on this machine, for tests: Debian, root, in a folder of its own.
+"""A real SLURM with one node on this machine, for tests; needs Debian and root.
 
-    python tools/slurm_node.py start     # prints the line that points commands at it
+    python tools/slurm_node.py start     # prints the variable for SLURM's commands
     python tools/slurm_node.py status
-    python tools/slurm_node.py stop      # daemons and jobs end, the folder goes
-    python tools/slurm_node.py run COMMAND...   # started, COMMAND, stopped unless it ran before
+    python tools/slurm_node.py stop      # ends daemons and jobs, removes the folder
+    python tools/slurm_node.py run COMMAND...   # starts SLURM, runs COMMAND, stops SLURM again
 
-Its daemons listen on free ports and use their own munge. The one thing outside the folder is the
-link /etc/slurm/slurm.conf: Snakemake's job steps drop SLURM_CONF from the environment, so `srun`
-looks there. A machine that has such a file of its own is left alone. Exit code 2 with one message
-where it cannot run.
+``run`` uses a SLURM that is already running, and does not stop it. The daemons listen on free ports
+and use a separate munge. Everything is in one folder, except the link /etc/slurm/slurm.conf:
+Snakemake's job steps drop SLURM_CONF from the environment, so `srun` reads that file. If the
+machine already has such a file, the tool exits with code 2 and a message, as for every reason why
+SLURM cannot run.
 """
 
 import argparse
@@ -35,20 +36,21 @@ from slurm_parts import (
 
 FOLDER = Path(tempfile.gettempdir()) / "psibench-slurm"
 SYSTEM_CONF = Path("/etc/slurm/slurm.conf")
-DAEMONS = ("slurmd", "slurmctld", "munge/munged")  # in the order they are stopped in
+DAEMONS = ("slurmd", "slurmctld", "munge/munged")  # in the order of stopping
 START_SECONDS = 60
 
 
 @contextmanager
 def slurm_node(folder: Path = FOLDER) -> Iterator[dict[str, str]]:
-    """Start SLURM, give the environment that points commands at it, and stop it in the end.
+    """Start SLURM, yield the environment variables for its commands, and stop it at the end.
 
-    One that ran before runs on.
+    Does not stop a SLURM that was already running.
 
     Raises
     ------
     NodeError
-        Not Linux with apt, not root, packages missing, or a daemon that does not come up.
+        If this is not Linux with apt, the user is not root, packages are missing, or a daemon does
+        not start.
     """
     found = answers({"SLURM_CONF": str(folder / "slurm.conf")})
     environment = start(folder)
@@ -60,7 +62,7 @@ def slurm_node(folder: Path = FOLDER) -> Iterator[dict[str, str]]:
 
 
 def start(folder: Path = FOLDER) -> dict[str, str]:
-    """Start SLURM in ``folder`` unless it runs there; wait until its node is idle.
+    """Start SLURM in ``folder`` unless it is running; wait until its node is idle.
 
     Returns
     -------
@@ -68,13 +70,15 @@ def start(folder: Path = FOLDER) -> dict[str, str]:
         The environment variables to add for its commands.
     """
     if os.geteuid() != 0:
-        raise NodeError("the SLURM of the tests needs root: its daemons start jobs as any user")
+        raise NodeError("the tests' SLURM needs root, because its daemons start jobs as any user")
     install_packages()
     environment = {"SLURM_CONF": str(folder / "slurm.conf")}
     if not answers(environment):
         stop(folder)
         if os.path.lexists(SYSTEM_CONF):
-            raise NodeError(f"this machine has a SLURM already: {SYSTEM_CONF} is not ours")
+            raise NodeError(
+                f"this machine already has a SLURM: this tool did not make {SYSTEM_CONF}"
+            )
         folder.mkdir(mode=0o755, parents=True)
         write_files(folder, shape_of_machine())
         start_munge(folder / "munge")
@@ -87,7 +91,7 @@ def start(folder: Path = FOLDER) -> dict[str, str]:
 
 
 def stop(folder: Path = FOLDER) -> None:
-    """End all jobs and daemons of ``folder`` and remove it; nothing happens if there is none."""
+    """End all jobs and daemons of ``folder`` and remove it, if it exists."""
     if not folder.exists():
         return
     environment = {"SLURM_CONF": str(folder / "slurm.conf")}
@@ -111,7 +115,7 @@ def stop(folder: Path = FOLDER) -> None:
 
 
 def answers(environment: dict[str, str]) -> bool:
-    """Tell whether a controller answers."""
+    """Return whether a controller answers."""
     if not Path(environment["SLURM_CONF"]).exists():
         return False
     ping = ["scontrol", "ping"]
@@ -120,7 +124,7 @@ def answers(environment: dict[str, str]) -> bool:
 
 
 def wait_for_node(folder: Path, environment: dict[str, str]) -> None:
-    """Wait until the node takes jobs; NodeError with the daemons' last words if it never does."""
+    """Wait until the node takes jobs; NodeError with the ends of the logs if it does not."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         shown = ["sinfo", "--noheader", "--format=%T"]
@@ -130,7 +134,7 @@ def wait_for_node(folder: Path, environment: dict[str, str]) -> None:
         time.sleep(0.5)
     logs = [(folder / f"{name}.log") for name in ("slurmctld", "slurmd")]
     said = "\n".join(path.read_text()[-1000:] for path in logs if path.exists())
-    raise NodeError(f"SLURM's node does not come up after {START_SECONDS} s:\n{said}")
+    raise NodeError(f"SLURM's node did not start within {START_SECONDS} s:\n{said}")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -150,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def act(given: argparse.Namespace) -> int:
-    """Do what the command line asks for; returns the exit code."""
+    """Run the selected action; returns the exit code."""
     if given.action == "start":
         print(f"export SLURM_CONF={start(given.folder)['SLURM_CONF']}")
     elif given.action == "stop":

@@ -1,4 +1,4 @@
-"""Parts of a SLURM for tests: its packages, the machine it is on, its munge, its processes."""
+"""Parts of the tests' SLURM: packages, the machine's resources, munge, processes."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch")
 
 
 class NodeError(Exception):
-    """SLURM cannot run here; the message says why and what to do."""
+    """SLURM cannot run here; the message has the reason and the remedy."""
 
 
 def install_packages() -> None:
@@ -37,7 +37,7 @@ def install_packages() -> None:
 
 
 def shape_of_machine() -> NodeShape:
-    """Describe the machine: its memory, and four CPUs for each that it has."""
+    """Return the machine's memory and four times its CPUs."""
     mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     cpus = 4 * (os.cpu_count() or 1)
     ports = free_ports(2)
@@ -45,7 +45,7 @@ def shape_of_machine() -> NodeShape:
 
 
 def free_ports(n: int) -> list[int]:
-    """Find ``n`` TCP ports that nobody listens on."""
+    """Return ``n`` free TCP ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
     ports = [opened.getsockname()[1] for opened in sockets]
     for opened in sockets:
@@ -54,7 +54,7 @@ def free_ports(n: int) -> list[int]:
 
 
 def start_munge(folder: Path) -> None:
-    """Start a munge of our own as the user munge, whose key it insists on owning."""
+    """Start a separate munge as the user munge, because munge must own its key."""
     user = pwd.getpwnam("munge")
     folder.mkdir(mode=0o755)
     key = folder / "key"
@@ -69,7 +69,7 @@ def start_munge(folder: Path) -> None:
 
 
 def run(command: list[str], **options: Any) -> str:
-    """Run a command and return its output; NodeError with what it said if it fails."""
+    """Run a command and return its output; NodeError with its output if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
     if done.returncode:
         said = (done.stderr or done.stdout).strip()[-800:]
@@ -92,7 +92,7 @@ def end_daemon(pid_file: Path) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended and was not waited for does not."""
+    """Return whether a process is running; a zombie is not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

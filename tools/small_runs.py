@@ -1,8 +1,8 @@
 """Run the shipped presets at small size, each with its recipe's target: jobs, minutes, first rows.
 
-    python tools/small_runs.py [--folder DIR] [PRESET ...]      without names: all of them
+    python tools/small_runs.py [--folder DIR] [PRESET ...]      without names: all presets
 
-A line of Markdown for each; the logs are in DIR. The first preset that fails ends it with its log.
+Prints a line of Markdown per preset; the logs are in DIR. Stops at the first failure with its log.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TOTAL = re.compile(r"^total +(\d+)$", re.MULTILINE)
 
 
 def recipes() -> dict[str, str | None]:
-    """Return the presets with the target that is run: None for the PSI table and the report."""
+    """Return preset -> target to run; None means the PSI table and the report."""
     path = PUBLISHED / "recipes.yaml"
     return {
         one["preset"]: one.get("target") for one in parse_yaml(path.read_text(), where=str(path))
@@ -49,7 +49,7 @@ def run(preset: str, target: str | None, folder: Path) -> str:
 
 
 def first_rows(folder: Path, most: int = 2) -> str:
-    """Return some columns of the first rows of the table that a run made."""
+    """Return some columns of the first rows of a run's table."""
     for table in TABLES:
         if (path := folder / "results" / f"{table}.csv").is_file():
             with path.open(newline="") as file:
@@ -67,7 +67,7 @@ def main() -> None:
     args = parser.parse_args()
     known = recipes()
     if unknown := sorted(set(args.presets) - set(known)):
-        sys.exit(f"no recipe for {', '.join(unknown)}; there are {', '.join(known)}")
+        sys.exit(f"no recipe for {', '.join(unknown)}; known: {', '.join(known)}")
     folder = args.folder or Path(tempfile.mkdtemp(prefix="psibench-small-"))
     folder.mkdir(parents=True, exist_ok=True)
     print("| preset | jobs | minutes | first rows |\n|---|---|---|---|", flush=True)

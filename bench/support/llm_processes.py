@@ -1,7 +1,7 @@
-"""Processes of `llm_faults.py`: a stand-in server that counts, and clients that ask through it.
+"""Processes of `llm_faults.py`: a test server that counts requests, and its clients.
 
 python bench/support/llm_processes.py serve PORT IMPERFECTIONS
-python bench/support/llm_processes.py ask ARGUMENTS OPTIONS     both JSON: those of `ask`
+python bench/support/llm_processes.py ask ARGUMENTS OPTIONS     both in JSON, for `ask`
 """
 
 import asyncio
@@ -39,9 +39,9 @@ VERDICT = {
 
 
 def serve(port: str, imperfections: str) -> None:
-    """Print the address, serve until standard input ends, print what was received and answered.
+    """Print the address, serve until standard input ends, print the counts of requests and answers.
 
-    It ends as a crash does: no request is answered after the count, and connections break.
+    Ends like a crash: connections break, and no request is answered after the count.
     """
     stand_in = BatchStandIn()
     stand_in.imperfections = Imperfections.parse(f"seed={SEED},{imperfections}")
@@ -64,17 +64,17 @@ def ask(
     *,
     backend: str = "stand-in",
     timeout_s: float = 60.0,
-    room_bytes: int | None = None,
+    free_bytes: int | None = None,
 ) -> None:
-    """Ask a job's items, the same prompts for every job, and print each outcome.
+    """Ask a job's items, with the same prompts for every job, and print each outcome.
 
-    With ``room_bytes``, no file of the process grows beyond: the kernel cuts a write short there
-    and fails the next one, as on a full disk. If the run is stopped, the reason is printed last.
+    ``free_bytes`` limits the size of the process's files: the kernel cuts a write at the limit and
+    fails the next one, like on a full disk. If the run is stopped, prints the reason last.
     """
-    if room_bytes is not None:
-        sys.dont_write_bytecode = True  # the limit is meant for answers
+    if free_bytes is not None:
+        sys.dont_write_bytecode = True  # the limit is for the answers
         most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (free_bytes, most))
     _base_client.INITIAL_RETRY_DELAY, _base_client.MAX_RETRY_DELAY = 0.02, 0.2  # faults are many
     settings = LlmSettings.model_validate(
         {
@@ -89,7 +89,7 @@ def ask(
     def item(number: int) -> AskItem:
         text = f"<query>copper mine {number}</query>\n<segment>A copper mine opened.</segment>"
         schema = ResponseSchema("judge_segment", VERDICT)
-        # With a seed, the body of a re-ask differs from that of the request before it.
+        # With a seed, a repeated request has another body than the first one.
         request = Request(MODEL, (Message("user", text),), schema, sampling=Sampling(seed=SEED))
         return AskItem(f"{job}-{number}", request)
 
@@ -106,7 +106,7 @@ def ask(
 
 
 class Server:
-    """The stand-in in a process of its own; counts are of all its lives together."""
+    """The test server in a separate process; counts include the time before restarts."""
 
     def __init__(self, imperfections: str) -> None:
         self.imperfections, self.port, self.url = imperfections, "0", ""
@@ -114,13 +114,13 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it again on its port."""
+        """Start the server, or restart it on the same port."""
         self._process = _started("serve", self.port, self.imperfections, stdin=subprocess.PIPE)
         self.url = line_of(self._process).strip()
         self.port = self.url.rsplit(":", 1)[1].split("/")[0]
 
     def stop(self) -> None:
-        """Stop it; requests under way get no reply."""
+        """Stop the server; pending requests get no reply."""
         n_requests, answered = json.loads(self._process.communicate()[0])
         self.n_requests += n_requests
         self.answered.update(answered)
@@ -128,10 +128,10 @@ class Server:
 
 @dataclass
 class Trial:
-    """One fault under way: its processes, and what has come of them.
+    """Processes and results of one running fault.
 
-    ``wanted`` are the items of all jobs; ``replies`` the status and length of each item's reply,
-    as clients that ended by themselves printed them.
+    ``wanted`` has the items of all jobs; ``replies`` the status and length of each item's reply,
+    from the output of clients that were not killed.
     """
 
     n_items: int
@@ -149,7 +149,7 @@ class Trial:
         return _started("ask", json.dumps(given), json.dumps(options))
 
     def finish(self, client: Any, *head: str) -> None:
-        """Let a client end by itself and take its outcomes; ``head`` is what was read already."""
+        """Wait for a client and collect its outcomes; ``head`` has the lines read before."""
         lines = [*head, *client.stdout]
         if client.wait():
             sys.exit(f"a client failed: {lines[-1:]}")
@@ -158,7 +158,7 @@ class Trial:
                 self.replies[item_id] = (status, int(n_chars))
 
     def kill(self, client: Any, *, at_risk: int = IN_FLIGHT) -> None:
-        """Kill a client with signal 9; so many requests may have to be asked again."""
+        """Kill a client with signal 9; up to ``at_risk`` requests may be repeated."""
         self.n_faults += client.poll() is None
         self.allowed += at_risk
         client.kill()
@@ -166,12 +166,12 @@ class Trial:
 
     @property
     def stored(self) -> int:
-        """Count the different requests with an answer in the store."""
+        """Return the number of distinct requests with an answer in the store."""
         return len(list(stored_answers(self.store)))
 
 
 def line_of(process: Any) -> str:
-    """Return the next line that a process prints."""
+    """Return the next line of a process's output."""
     line: str = process.stdout.readline()
     return line or sys.exit("a process ended too early")
 

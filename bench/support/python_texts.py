@@ -8,12 +8,12 @@ SEED = 42
 
 
 def paragraphs(n_texts: int) -> list[str]:
-    """Cut the documentation into ``n_texts`` windows of words that overlap as much as they must.
+    """Cut the documentation into ``n_texts`` windows of words, with as much overlap as needed.
 
     Raises
     ------
     ValueError
-        If the documentation has fewer words than that.
+        If the documentation has too few words.
     """
     words = [word for text in _passages() for word in text.split()]
     step = min(WINDOW_WORDS, (len(words) - WINDOW_WORDS) // n_texts)
@@ -29,7 +29,7 @@ def sentences(n_texts: int) -> list[str]:
     Raises
     ------
     ValueError
-        If there are not so many.
+        If the documentation has fewer such sentences.
     """
     pieces = (piece for text in _passages() for piece in re.split(r"(?<=[.?!])\s+", text))
     found = [piece for piece in pieces if len(piece.split()) >= SENTENCE_WORDS]

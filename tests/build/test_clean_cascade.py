@@ -1,4 +1,4 @@
-"""Joining of parts, and odd lengths."""
+"""Joining of parts, and unusual lengths."""
 
 import polars as pl
 import pytest

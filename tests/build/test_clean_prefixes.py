@@ -1,4 +1,4 @@
-"""Removal of introductions that a model writes before a translation."""
+"""Removal of a model's remarks before a translation."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_a_document_loses_lines_and_a_query_sentences():
 def test_an_english_title_after_the_prefix_stays_with_the_text():
     body = "iPhone 15 Pro Max\nЭто телефон, который вышел в 2023 году."
     assert cut("Translation:\n" + body, "rus-Cyrl") == ("Translation:", body)
-    # Nothing is removed where nothing would be left.
+    # Nothing is removed if no text would remain.
     assert cut("Translation:\n", "rus-Cyrl") == (None, "Translation:")
 
 

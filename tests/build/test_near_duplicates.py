@@ -27,7 +27,7 @@ def edited(text, rng, n_changes):
 
 
 def greedy(texts):
-    """Add texts in order; returns each one's Repeat, None where it was kept."""
+    """Add texts in order; return the Repeat of each, None if it was kept."""
     distinct = DistinctTexts(texts.__getitem__, near=True)
     return [distinct.add(number) for number in range(len(texts))]
 
@@ -38,7 +38,7 @@ def word_shingles(text):
 
 
 def by_hand(texts, threshold):
-    """The same, comparing every text with every kept one."""
+    """Return the same by comparing every text with every kept text."""
     kept, found = [], []
     for number, text in enumerate(texts):
         own = word_shingles(text)
@@ -60,7 +60,7 @@ def by_hand(texts, threshold):
     [
         ("Don't stop, 2nd É_x", ["don", "t", "stop", "2nd", "é_x"]),
         ("長期的な Python 研究。", ["長", "期", "的", "な", "python", "研", "究"]),
-        ("ที่นี่", ["ท", "ี", "่", "น", "ี", "่"]),  # vowels and tones are marks, and count
+        ("ที่นี่", ["ท", "ี", "่", "น", "ี", "่"]),  # vowels and tones are marks and count
         ("😀 …", []),
     ],
 )
@@ -95,4 +95,4 @@ def test_the_most_similar_then_first_text_is_reported():
     assert found[2].number == 0
     assert greedy([second, first, text])[2].number == 1
     third = " ".join(words[:-20]) + " " + " ".join(f"y{i}" for i in range(20))
-    assert greedy([third, first, text])[2].number == 0  # of two as alike the first
+    assert greedy([third, first, text])[2].number == 0  # the first of two equals

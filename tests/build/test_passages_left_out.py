@@ -12,7 +12,7 @@ def paragraphs(*sizes: int) -> str:
 
 
 def test_left_out_pieces_have_unique_ids_and_their_document():
-    # Each paragraph of 20 words is a passage, so the text between two of them is one too.
+    # Each paragraph of 20 words is a passage, and so is the text between two paragraphs.
     texts = {"a": paragraphs(3, 20, 4, 20, 5, 20), "b": paragraphs(20, 6, 20), "short": "one two"}
     columns = {"_id": list(texts), "text": list(texts.values()), "origin": ["here"] * len(texts)}
     kept, left_out = cut_into_passages(pl.DataFrame(columns), PASSAGES)

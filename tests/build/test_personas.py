@@ -41,7 +41,7 @@ def documents(texts) -> pl.DataFrame:
 
 
 def hashed(texts, role, *, dim=8) -> np.ndarray:
-    """Unit vectors by the hash of a text's first word, so that texts may tie."""
+    """Return unit vectors by the hash of each text's first word, so that texts may tie."""
     seeds = [int.from_bytes(hashlib.sha256(t.split()[0].encode()).digest()[:4]) for t in texts]
     rows = np.array([np.random.default_rng(seed).standard_normal(dim) for seed in seeds])
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)

@@ -16,7 +16,7 @@ def documents(lengths) -> pl.DataFrame:
 
 
 def grades(*rows) -> pl.DataFrame:
-    """Rows: domain, document, stratum, four grades or None; all German."""
+    """Make German rows from domain, document, stratum, and four grades or None."""
     schema = dict.fromkeys(("_id", "domain", "doc_id", "length_bin"), pl.String)
     schema |= dict.fromkeys(DIMENSIONS, pl.Int32)
     full = [(f"{d}/{i}", d, i, q, *(given or [None] * 4)) for d, i, q, given in rows]
@@ -36,7 +36,7 @@ def test_the_draw_depends_only_on_seed_and_ids():
     assert again.equals(first)
     other = draw_quality_sample(frame, domain="law", per_stratum=5, seed=2)
     assert other["doc_id"].to_list() != first["doc_id"].to_list()
-    # A document that cleaning removed is replaced by one; the other four stay.
+    # One document replaces the one that cleaning removed; the other four stay.
     fewer = frame.filter(pl.col("_id") != first.item(0, "doc_id"))
     drawn = draw_quality_sample(fewer, domain="law", per_stratum=5, seed=1)
     assert drawn["doc_id"].to_list()[:4] == first["doc_id"].to_list()[1:]

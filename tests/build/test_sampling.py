@@ -20,7 +20,7 @@ from psibench.text.near_duplicates import normalise
 
 
 def documents(*lengths):
-    """Documents of so many characters, no two of the same text: d0xxx, d1xxxxx."""
+    """Return distinct documents of the given lengths in characters: d0xxx, d1xxxxx."""
     keys = [f"d{i}" for i in range(len(lengths))]
     rows = [
         (key, key.ljust(length, "x"), f"o{i}")
@@ -46,7 +46,7 @@ MANY = documents(*[10 + i % 30 for i in range(300)])  # lengths 10 to 39, ten of
     ("n_documents", "shares", "expected"),
     [
         (10, [3, 3, 2], [4, 4, 2]),  # 3.75, 3.75, 2.5: the two of .75 are rounded up
-        (2, [1, 1, 1], [1, 1, 0]),  # of equal remainders the first
+        (2, [1, 1, 1], [1, 1, 0]),  # the first of equal remainders
         (70_000, [3, 3, 3, 3, 2, 2, 2, 2], [10_500] * 4 + [7_000] * 4),  # PosIR
     ],
 )
@@ -128,7 +128,7 @@ def test_bins_take_their_distinct_texts_by_priority():
     bins = dict(zip(("0-40", "40-80", "80-120"), (30, 30, 30), strict=True))
     texts = dict(frame.select("_id", "text").iter_rows())
     drawn, seen, dropped = set(), set(), set()
-    for key in by_priority(frame):  # the rule, in the simplest words
+    for key in by_priority(frame):  # the rule in its simplest form
         text = normalise(texts[key])
         label = {20: "0-40", 60: "40-80", 100: "80-120"}[len(text.split(" "))]
         if not bins[label]:

@@ -43,5 +43,5 @@ def test_evidence_without_a_single_span_is_counted_separately():
         assert list(counts.values()) == [*expected, 1, 2]
     both = bucket_counts(positions, [bucket_scheme("thirds-every-tag"), bucket_scheme("thirds")])
     assert list(both.values()) == [2, 0, 2, 1, 2]  # of the first, as Myopic's table 2 counts
-    assert position_histogram(positions)["n_queries"].sum() == 2  # one of either unit
+    assert position_histogram(positions)["n_queries"].sum() == 2  # one query per unit
     assert position_histogram(positions[1:]).is_empty()

@@ -210,7 +210,7 @@ def test_positions_that_the_layout_loses_are_told(tmp_path, results, capsys):
     assert "target_position" not in capsys.readouterr().out
     aimed(results)
     assert run(results, tmp_path / "b") == 0
-    lost = "`target_position` of 2 of 6 queries is not the third"
+    lost = "`target_position` of 2 of 6 queries differs from the third"
     assert f"warning: the {lost}" in capsys.readouterr().out
     assert f"Note: the {lost}" in (tmp_path / "b" / "README.md").read_text()
     assert run(results, tmp_path / "c", "--extra") == 0

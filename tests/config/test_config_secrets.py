@@ -88,7 +88,7 @@ def test_a_key_in_the_path_of_an_address_is_refused_and_hidden():
         "model": "m",
         "base_url": f"https://gate.example/{KEY_IN_PATH}/v1",
     }
-    with pytest.raises(InputError, match=r"base_url: .*path holds what looks like a key") as raised:
+    with pytest.raises(InputError, match=r"base_url: .*path seems to hold a key") as raised:
         load_llms({"a": entry})
     assert KEY_IN_PATH not in str(raised.value)
     assert without_keys(f"asked {entry['base_url']}") == "asked https://gate.example/[key]/v1"

@@ -35,8 +35,8 @@ def test_benchmarks_are_merged_with_those_of_the_extended_and_lists_replaced(shi
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("presets/squad_posq.yaml", "extends: found .* give a list of names"),
-        ([3], "extends: found .* give a list of names"),
+        ("presets/squad_posq.yaml", "extends: found .* use a list of names"),
+        ([3], "extends: found .* use a list of names"),
         (["presets/sqad_posq.yaml"], "no shipped config 'presets/sqad_posq.yaml'.*squad_posq"),
         (["../secret.yaml"], "no shipped config"),
     ],

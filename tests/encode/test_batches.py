@@ -22,15 +22,15 @@ from psibench.models.protocols import TokenizedText
 
 @dataclass
 class HashEncoder:
-    """An encoder of 4 dimensions seeded by a window's tokens; records encoded windows."""
+    """An encoder with 4 dimensions, seeded by a window's tokens; records encoded windows."""
 
     windows: int = 1
     seen: list[tuple[int, ...]] = field(default_factory=list)
     batches: list[tuple[int, int]] = field(default_factory=list)
-    """Length and rows of each."""
+    """Return length and rows of each batch."""
     fails_at_batch: int | None = None
     memory: int | None = None
-    """Padded tokens that fit; more is out of memory."""
+    """Limit of padded tokens; more raises OutOfMemoryError."""
     prompt: str = ""
     fingerprint: str = "f" * 64
 
@@ -68,14 +68,14 @@ def text_vector(text: str) -> np.ndarray:
 
 
 def encode(encoder, texts, store, *, batch=64, shard=100, stop=None):
-    """Encode texts; returns the statistics."""
+    """Encode texts; return the statistics."""
     settings = {"tokens_per_batch": batch, "tokens_per_part": shard, "seconds_per_part": 0}
     return encode_texts(
         encoder,
         texts,
         "document",
         store=store,
-        settings=Encoding.model_construct(**settings),  # smaller numbers than are allowed
+        settings=Encoding.model_construct(**settings),  # smaller values than allowed
         stop=stop,
         description="encoding",
     )
@@ -171,7 +171,7 @@ def test_token_without_an_embedding_is_an_input_error(store, monkeypatch):
 
 
 class StopAt:
-    """Lets so many batches pass."""
+    """Stops after the given number of batches."""
 
     def __init__(self, n: int) -> None:
         self.left, self.needed = n, []
@@ -204,7 +204,7 @@ def test_stopped_job_logs_its_time(store):
 
 
 def test_padding_is_limited_after_an_eighth_of_the_budget(store):
-    # Of 80 tokens: four texts of 10 and 9, which 8 would pad by more than an eighth.
+    # 80 tokens: four texts of 10 and 9; another one of 8 would need more than 1/8 padding.
     texts = ["a" * 10, "b" * 10, "a" * 9, "b" * 9, "a" * 8, "a" * 7]
     encoder = HashEncoder()
     encode(encoder, texts, store, batch=80)

@@ -1,4 +1,4 @@
-"""Encoding in blocks and shards gives what encoding at once gives."""
+"""Encoding in blocks and shards equals encoding at once."""
 
 import logging
 
@@ -30,7 +30,7 @@ DOMAINS = ("a", "b", "empty")
 
 @pytest.fixture
 def paths(tmp_path):
-    """Two domains of 40 and 25 documents (some texts equal) and one without rows."""
+    """Write two domains of 40 and 25 documents (some equal) and one without rows."""
     written = []
     for domain, size in zip(DOMAINS, (40, 25, 0), strict=True):
         words = [" ".join(["river", "sea"][: 1 + i % 2] * (i % 17)) for i in range(size)]
@@ -75,7 +75,7 @@ def small_blocks(monkeypatch):
 
 
 def test_unread_blocks_count_in_the_total(tmp_path, monkeypatch, caplog, small_blocks):
-    """The first of the blocks (three or two of the 64 texts of 20 words) predicts the total."""
+    """The first block (three or two of the 64 texts of 20 words) predicts the total."""
     totals = []
 
     class Watched(job.Progress):
@@ -159,7 +159,7 @@ def test_a_text_that_changes_while_a_job_encodes_is_refused(tmp_path, paths, mon
     ("fields", "settings", "expected"),
     [
         ({}, {}, "float32"),  # auto, on a CPU
-        ({"dtype": "bfloat16"}, {"dtype": "float16"}, "bfloat16"),  # the entry goes first
+        ({"dtype": "bfloat16"}, {"dtype": "float16"}, "bfloat16"),  # the entry has priority
         ({}, {"dtype": "float16"}, "float16"),
     ],
 )

@@ -114,7 +114,7 @@ def test_many_vectors_make_parts_of_bounded_size(store, monkeypatch):
     sizes = sorted(
         sum(pq.read_table(path).column("n_vectors").to_pylist()) for path in store.folder.iterdir()
     )
-    # Parts: 3 + 3 vectors; 1 + 0; 9, more than a part may have; 2.
+    # Parts: 3 + 3 vectors; 1 + 0; 9, more than the limit of a part; 2.
     assert sizes == [1, 2, 6, 9]
     found = reopened(store).load(keys)
     np.testing.assert_array_equal(found.values, np.concatenate(vectors))
@@ -130,10 +130,10 @@ def test_blocks_give_every_text_once_within_the_memory(tmp_path, storage, block_
         counts = [1] * 13 if first % 2 else rng.integers(0, 5, 13).tolist()
         part = keys[first : first + 13]
         store.add(part, rows(*counts[: len(part)], seed=first))
-    asked = [keys[i] for i in rng.integers(0, 60, 150)]  # some twice, some not at all
+    asked = [keys[i] for i in rng.integers(0, 60, 150)]  # some repeat, others are missing
     whole, seen = store.load(asked), []
     for places, vectors in store.blocks(asked, block_bytes):
-        # A larger text shares its block only with texts without vectors.
+        # A text beyond the block size shares its block only with texts without vectors.
         assert vectors.values.nbytes <= block_bytes or np.count_nonzero(vectors.counts) == 1
         expected = whole.take(places)
         np.testing.assert_array_equal(vectors.values, expected.values)

@@ -113,7 +113,7 @@ def test_settings_that_cannot_work_are_refused(changes, words):
 @pytest.mark.parametrize("value", ["sk-\u00e9t\u00e9", "sk-one\ntwo"])
 def test_invalid_key_for_a_header_is_refused_without_showing_it(monkeypatch, value):
     monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(InputError, match=r"SOME_KEY.*copy the key anew") as caught:
+    with pytest.raises(InputError, match=r"SOME_KEY.*copy the key again") as caught:
         Secret.from_environment("SOME_KEY")
     assert value not in str(caught.value)
 

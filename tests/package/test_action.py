@@ -64,7 +64,7 @@ def test_a_worse_run_fails_the_build_and_its_table_is_the_summary(act):
     code, said = act(compare("all-minilm-l6-v2", "bm25", "0.02"))
     assert code == 1
     assert "exit code 1" in said
-    assert "all-minilm-l6-v2 is worse than bm25 by 0.02 or more in ndcg@10 beyond chance" in said
+    assert "all-minilm-l6-v2 is significantly worse than bm25 by 0.02 or more in ndcg@10" in said
 
 
 def test_bad_input_is_told_apart_and_nothing_of_it_is_run(act, tmp_path):

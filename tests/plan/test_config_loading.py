@@ -32,7 +32,7 @@ def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
     [
         (
             {"benchmrks": {}},
-            "benchmrks: unknown key. Check the spelling, or take it out; docs/config.md lists",
+            "benchmrks: unknown key. Check the spelling or remove it; docs/config.md lists",
         ),
         (
             {"benchmarks": {"b": {**SQUAD, "source": {"kind": "hub", "name": "n", "splts": []}}}},
@@ -46,7 +46,7 @@ def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
             {"benchmarks": {"b": {**SQUAD, "recipe": "foo"}}},
             "benchmarks.b.recipe: found 'foo'. Input should be 'beir', 'colder', ",
         ),
-        ({"benchmarks": {"b": {}}}, "benchmarks.b.recipe: missing; it must be given."),
+        ({"benchmarks": {"b": {}}}, "benchmarks.b.recipe: missing; this key is required."),
         (
             {"benchmarks": {"Bad Id": DOCS}},
             "benchmarks.Bad Id: found 'Bad Id'. String should match",
@@ -123,6 +123,6 @@ def test_a_config_that_is_not_a_mapping_is_refused(tmp_path):
 )
 def test_a_number_that_yaml_reads_as_text_is_corrected(given, written):
     config = parse_yaml(f"uncertainty: {{level: {given}}}", where="my.yaml")
-    with pytest.raises(InputError, match=f"This is a text to YAML; write {written}$"):
+    with pytest.raises(InputError, match=f"YAML reads this as a text; write {written}$"):
         load_config(config)
     assert parse_yaml(written, where="my.yaml") == float(given)

@@ -1,4 +1,4 @@
-"""Encoders whose behaviour is known: the position-blind one, or one of the first tokens."""
+"""Encoders with known behaviour: position-blind, or limited to the first tokens."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from psibench.probes.encoding import ProbeEncoder
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[..., ProbeEncoder]:
-    """An encoder of the registry by its id; with fields, the embedded network as they say."""
+    """Load an encoder of the registry by id, or the embedded network with the given fields."""
 
     def loaded(model: str = "minilm-static", *, tokens_per_batch: int = 8192, **fields):
         entry = (

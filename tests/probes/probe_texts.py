@@ -1,4 +1,4 @@
-"""Texts whose words are known."""
+"""Texts with known words."""
 
 import numpy as np
 
@@ -9,6 +9,6 @@ WORDS = (
 
 
 def document(number: int, n_sentences: int = 12) -> str:
-    """Sentences of four words, none of them twice in a row of documents."""
+    """Return sentences of four random words; each number gives another document."""
     rng = np.random.default_rng(number)
     return " ".join(f"{' '.join(rng.choice(WORDS, 4)).capitalize()}." for _ in range(n_sentences))

@@ -1,4 +1,4 @@
-"""The probes of a cosine: known encoders give the profiles they must."""
+"""The probes of a cosine: known encoders give known profiles."""
 
 import numpy as np
 import polars as pl
@@ -45,13 +45,13 @@ def run(probe, texts, encoder, **settings) -> pl.DataFrame:
 
 
 def by_place(rows: pl.DataFrame, column: str = "cosine") -> np.ndarray:
-    """(n_documents and sizes, n_places)."""
+    """Return (n_documents * n_sizes, n_places)."""
     placed = rows.filter(pl.col("place") > 0).sort("document_id", "size", "n_places", "place")
     return placed[column].to_numpy().reshape(-1, placed["n_places"][0])
 
 
 @pytest.mark.parametrize("probe", ["insertion", "moving"])
-def test_the_position_blind_encoder_is_flat_wherever_the_same_tokens_are(load, probe):
+def test_the_position_blind_encoder_has_a_flat_profile(load, probe):
     documents = [document(k) for k in range(4)]
     spans = [(0, 5), (40, 60), None, (0, 10_000)]
     found = run(probe, texts_of(documents, spans=spans), load())
@@ -60,8 +60,8 @@ def test_the_position_blind_encoder_is_flat_wherever_the_same_tokens_are(load, p
     assert (matrix < 1 - 1e-6).all()
 
 
-def test_an_encoder_of_the_first_tokens_does_not_see_what_is_put_in_behind_them(load):
-    # 12 sentences of 5 tokens; it reads 16 - 2 of them.
+def test_an_encoder_of_first_tokens_ignores_later_insertions(load):
+    # 12 sentences of 5 tokens; the encoder reads 16 - 2 tokens.
     found = run(
         "insertion", texts_of([document(1)]), load("first", max_tokens=16), insertion_sizes=[0.5]
     )
@@ -73,8 +73,8 @@ def test_an_encoder_of_the_first_tokens_does_not_see_what_is_put_in_behind_them(
     assert found["read"].max() < 1
 
 
-def test_what_is_taken_away_is_read_as_far_as_the_document_is(load):
-    # The first three of 12 sentences are within the 14 tokens that it reads, but for a word.
+def test_the_read_share_of_removed_text_follows_the_document(load):
+    # The encoder reads 14 tokens: the first three of 12 sentences without their last word.
     found = run(
         "removal", texts_of([document(1)]), load("first", max_tokens=16), removal_sizes=[0.25]
     )
@@ -83,7 +83,7 @@ def test_what_is_taken_away_is_read_as_far_as_the_document_is(load):
     assert others == [0.0, 0.0]
 
 
-def test_a_query_without_a_span_and_evidence_that_is_all_are_left_out_with_their_reasons(load):
+def test_queries_without_movable_evidence_are_left_out_with_reasons(load):
     texts = texts_of([document(1), document(2), document(3)], spans=[None, (0, 9999), (0, 5)])
     found = run("moving", texts, load(), places=4)
     assert found["left_out"].drop_nulls().to_list() == [
@@ -95,7 +95,7 @@ def test_a_query_without_a_span_and_evidence_that_is_all_are_left_out_with_their
     assert {row["n_left_out"] for row in rows} == {2}
 
 
-def test_the_summary_is_of_documents_that_have_every_place():
+def test_the_summary_covers_documents_with_all_positions():
     # Two documents and a third without variants; cosines .9 .8 .7 and .7 .8 .9
     rows = pl.DataFrame(
         {
@@ -117,7 +117,7 @@ def test_the_summary_is_of_documents_that_have_every_place():
     every = [row for row in found if row["read"] == "all"]
     assert [row["value"] for row in every[:3]] == pytest.approx([0.8, 0.8, 0.7])
     assert [row["read_share"] for row in every[:3]] == [1.0, 1.0, 0.5]
-    # Less the document's mean, .7667 of both.
+    # Minus the document's mean, .7667 for both.
     profile = [row["value"] for row in every[3:6]]
     assert profile == pytest.approx([1 / 30, 1 / 30, -2 / 30])
     gap, spread = every[6:]
@@ -133,13 +133,13 @@ def test_the_summary_is_of_documents_that_have_every_place():
     assert whole[0]["low"] is whole[0]["high"] is None
 
 
-def test_gap_and_range_of_cosines_are_also_over_how_far_the_vectors_move():
+def test_gap_and_range_are_also_relative_to_the_movement():
     # 1 - cosine: .2 .1 .1 and .4 .1 .1, mean 1/6; gaps -.1 and -.3, mean -.2
     matrix = np.array([[0.8, 0.9, 0.9], [0.6, 0.9, 0.9]])
     named = {row["measure"]: row for row in profile_rows(matrix, "cosine", "abc", level=0.95)}
     assert named["cosine gap"]["relative"] == pytest.approx(-0.2 / (1 / 6))
     assert named["cosine range"]["relative"] == pytest.approx(0.2 / (1 / 6))
-    # Everything twice as near to 1: the gap is half as large, and as large for what moves at all.
+    # All cosines twice as close to 1: half the gap, and the same relative gap.
     nearer = {r["measure"]: r for r in profile_rows((1 + matrix) / 2, "cosine", "abc", level=0.95)}
     assert nearer["cosine gap"]["value"] == pytest.approx(-0.1)
     assert nearer["cosine gap"]["relative"] == pytest.approx(-1.2)
@@ -148,8 +148,8 @@ def test_gap_and_range_of_cosines_are_also_over_how_far_the_vectors_move():
     assert {row.get("relative") for row in flat + other} == {None}
 
 
-def test_rows_of_one_document_are_one_unit_of_the_interval():
-    # Two rows of the first document: deviations -.2 and .2 add up, and what is left is .0 and .0
+def test_rows_of_one_document_are_one_unit():
+    # The deviations -.2 and .2 of the first document add up to 0; the second has 0.
     found = mean_row(np.array([0.1, 0.5, 0.3]), level=0.95, documents=np.array([0, 0, 1]))
     assert (found["value"], found["n_documents"]) == (pytest.approx(0.3), 2)
     assert (found["low"], found["high"]) == (pytest.approx(0.3), pytest.approx(0.3))
@@ -158,7 +158,7 @@ def test_rows_of_one_document_are_one_unit_of_the_interval():
 @pytest.mark.parametrize(
     ("of", "sizes"), [([], [1, 2, 9]), (["document_id"], [3, 5, 9])], ids=["all", "of a document"]
 )
-def test_a_draw_is_by_hash_and_a_larger_one_holds_the_smaller(of, sizes):
+def test_a_larger_draw_contains_a_smaller_one(of, sizes):
     ids = {"query_id": [f"q{k}" for k in range(9)], "document_id": [*"aaaaabbbc"]}
     asked = pl.DataFrame(ids).with_columns(domain=pl.lit("x"))
 

@@ -10,7 +10,7 @@ from psibench.probes.run import ALL_PROBES
 
 
 def weights(by_document: dict[str, list[float]]) -> pl.DataFrame:
-    """The rows of documents as they are, of the importances of their sentences."""
+    """Make the rows of unshuffled documents from the importances of their sentences."""
     columns = ("document_id", "n_sentences", "place", "importance")
     rows = [
         (name, len(values), place, value)
@@ -24,7 +24,7 @@ def weights(by_document: dict[str, list[float]]) -> pl.DataFrame:
 
 
 def correlations(frame: pl.DataFrame) -> dict:
-    """Rows of the summary about correlations of all documents, by what is correlated."""
+    """Return condition -> the summary's correlation over all documents."""
     rows = ALL_PROBES["regression"].summarise(frame, level=0.95)
     return {
         row["condition"]: row
@@ -38,7 +38,7 @@ def documents(*texts: str) -> pl.DataFrame:
     return pl.DataFrame({"domain": "one", "document_id": ids, "text": list(texts)})
 
 
-def test_coefficients_and_fit_are_those_of_scikit_learn():
+def test_coefficients_and_fit_equal_scikit_learn():
     from sklearn.linear_model import LinearRegression
     from sklearn.metrics import mean_absolute_error
 
@@ -57,7 +57,7 @@ def test_equal_sentences_share_their_weight():
     assert found.coefficients == pytest.approx([2, 2])
 
 
-def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(load):
+def test_position_blind_sentence_weights_ignore_order(load):
     text = "The river is cold. A stone was near the old bridge! Winter letters?\nCopper engines."
     found = measure_regression(documents(text, text + " Silver castles shine."), load(), seed=0)
     assert found["r2"].to_numpy() == pytest.approx(1, abs=1e-6)
@@ -69,7 +69,7 @@ def test_a_sentence_weighs_the_same_anywhere_for_the_position_blind_encoder(load
     )
 
 
-def test_what_cannot_be_fitted_is_a_row_with_its_reason(load):
+def test_a_document_that_cannot_be_fitted_has_a_reason(load):
     long = " ".join(f"Number {k} here." for k in range(400))
     unread = "A river is cold.\n\n\u200b\n\nStone letters."
     found = measure_regression(
@@ -84,8 +84,8 @@ def test_what_cannot_be_fitted_is_a_row_with_its_reason(load):
     ]
 
 
-def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
-    """Long documents have later places and smaller importances: the paper's figure has that."""
+def test_the_pooled_correlation_is_negative_without_a_position_effect():
+    """Long documents have later positions and smaller importances, as in the paper."""
     frame = weights({f"d{n}": [1 / np.sqrt(n)] * n for n in (2, 5, 20)})
     found = correlations(frame)
     places = {
@@ -97,11 +97,11 @@ def test_the_pooled_correlation_is_negative_without_any_effect_of_place():
     x, y = (frame[name].to_numpy() for name in ("place", "importance"))
     assert found["pooled, as it is"]["value"] == pytest.approx(np.corrcoef(x, y)[0, 1])
     assert found["pooled, as it is"]["value"] < -0.3
-    within = found.get("within documents, as it is", {"value": 0.0})  # none where all are equal
+    within = found.get("within documents, as it is", {"value": 0.0})  # missing if all are equal
     assert within["value"] == pytest.approx(0)
 
 
-def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_to_it():
+def test_the_pooled_correlations_interval_uses_document_influences():
     rng = np.random.default_rng(3)
     sizes = [2, 3, 5, 8]
     frame = weights({f"d{n}": list(rng.normal(size=n)) for n in sizes})
@@ -122,7 +122,7 @@ def test_the_interval_of_the_pooled_correlation_is_over_what_each_document_adds_
     assert row["high"] - row["value"] == pytest.approx(half, rel=1e-4)
 
 
-def test_the_correlation_within_documents_is_tested_against_none_from_thirty_documents_on():
+def test_the_within_correlation_is_tested_from_thirty_documents():
     rng = np.random.default_rng(3)
     frame = weights({f"d{n}": list(rng.normal(size=4)) for n in range(30)})
 

@@ -45,7 +45,7 @@ def collection() -> Collection:
 
 
 def queries(collection: Collection, *, sentence: int) -> pl.DataFrame:
-    """One of each document: its evidence is a sentence of it, its text two words of that."""
+    """Make a query per document: a sentence is the evidence, its first two words the text."""
     rows = []
     for number, (domain, document_id, own) in enumerate(collection.documents.iter_rows()):
         piece = own.split(". ")[sentence].removesuffix(".")
@@ -56,7 +56,7 @@ def queries(collection: Collection, *, sentence: int) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**schema, "span": pl.List(pl.Int64)}, orient="row")
 
 
-def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced(collection, load):
+def test_moved_evidence_equals_a_search_with_the_document_replaced(collection, load):
     encoder = load("first", max_tokens=16)
     asked = queries(collection, sentence=6)
     texts = Texts(collection.documents, asked)
@@ -97,10 +97,10 @@ def test_ndcg_with_moved_evidence_is_that_of_a_corpus_with_the_document_replaced
             ranked = [mine.get(ids[k], 0) for k in order]
             expected.append(gain(ranked) / gain(sorted(mine.values(), reverse=True)))
     assert values == pytest.approx(expected)
-    assert len(set(np.round(values, 6))) > 3  # the test sees ranks that differ
+    assert len(set(np.round(values, 6))) > 3  # the test covers different ranks
 
 
-def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, load):
+def test_only_exact_cuts_split_the_evidence(collection, load):
     asked, encoder = queries(collection, sentence=3), load()
     soft, exact = (
         measure_reversal(collection, asked, encoder, is_exact=is_exact)
@@ -111,7 +111,7 @@ def test_exact_cuts_go_through_evidence_that_other_cuts_leave_whole(collection, 
     assert exact["n_pieces"].max() == 2
 
 
-def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(collection, load):
+def test_an_encoder_of_first_tokens_finds_the_back_after_reversal(collection, load):
     encoder = load("first", max_tokens=16)
     asked = pl.concat(
         [
@@ -138,7 +138,7 @@ def test_an_encoder_of_the_first_tokens_finds_the_back_once_it_is_in_front(colle
     assert rows["delta_change"] == pytest.approx(rows["delta_rev"] - rows["delta"])
 
 
-def test_reversal_says_why_a_query_does_not_count(load):
+def test_reversal_gives_the_reason_of_left_out_queries(load):
     documents = pl.DataFrame({"domain": "one", "document_id": ["a", "b"], "text": ["abc", text(1)]})
     asked = pl.DataFrame(
         {
@@ -167,7 +167,7 @@ def test_reversal_says_why_a_query_does_not_count(load):
     }
 
 
-def test_delta_rev_takes_documents_as_units():
+def test_delta_rev_uses_documents_as_units():
     # Front: d0 .2 .4, d1 .6; back: d0 1, d2 .8. B->F .9, F->B .4.
     rows = pl.DataFrame(
         {
@@ -195,7 +195,7 @@ def test_delta_rev_takes_documents_as_units():
     assert row["high"] - row["value"] == pytest.approx(4.302653 * se, rel=1e-5)
 
 
-def test_changes_are_tested_against_none_and_means_are_not():
+def test_only_changes_are_tested_against_zero():
     rng = np.random.default_rng(5)
     before, after = rng.random((2, 30))
     rows = pl.DataFrame(
@@ -229,4 +229,4 @@ def test_a_query_in_the_corpus_finds_other_documents(load):
         for is_removed in (False, True)
     ]
     assert ["b" in one["doc_id"] for one in found] == [True, False]
-    assert [one.height for one in found] == [2, 2]  # one more is looked for in its place
+    assert [one.height for one in found] == [2, 2]  # finds one more document instead

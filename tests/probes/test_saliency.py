@@ -1,4 +1,4 @@
-"""Saliency of documents: normalised curves, special tokens left out, the truncating control."""
+"""Saliency of documents: normalised curves, special tokens, truncation."""
 
 from functools import partial
 
@@ -36,14 +36,14 @@ def network(load):
     return partial(load, "network", max_tokens=256)
 
 
-def test_norms_are_over_their_99th_percentile_cut_at_1_and_100_points():
+def test_norms_are_scaled_by_their_99th_percentile_to_100_points():
     norms = np.arange(1.0, 202.0)  # 1 .. 201, 99th percentile 199
     found = normalised(norms)
     assert len(found) == 100
     assert found[0] == pytest.approx(1 / 199)
     assert found[-1] == 1
     assert found[50] == pytest.approx((1 + 200 * 50 / 99) / 199)
-    assert normalised(np.array([0.0] * 300 + [2.0])).max() == 1  # the percentile is 0: the maximum
+    assert normalised(np.array([0.0] * 300 + [2.0])).max() == 1  # percentile 0: the maximum
 
 
 def test_a_model_without_gradients_is_refused(load):
@@ -51,9 +51,9 @@ def test_a_model_without_gradients_is_refused(load):
         load("minilm-static").token_norms(["A river."], np.zeros((1, 384)))
 
 
-def test_special_tokens_are_left_out_and_what_was_not_read_is_said(network):
+def test_saliency_omits_special_tokens_and_reports_the_share_read(network):
     found = measure_saliency(texts(TEXT), network(max_tokens=32))
-    assert set(found["n_tokens"]) == {30}  # 32 less [CLS] and [SEP]
+    assert set(found["n_tokens"]) == {30}  # 32 minus [CLS] and [SEP]
     assert 0.2 < found["read"][0] < 0.6
     assert found["point"].to_list() == list(range(1, 101))
     assert found["relative_position"][0] == pytest.approx(0.5, abs=0.02)
@@ -87,7 +87,7 @@ def test_too_little_memory_halves_the_batches_for_the_rest(network, monkeypatch,
     assert found["saliency"].to_list() == pytest.approx(whole["saliency"].to_list(), abs=1e-4)
 
 
-def test_all_pairs_count_in_the_curve_and_documents_in_its_interval(network):
+def test_curves_average_pairs_and_intervals_use_documents(network):
     given = texts(TEXT, TEXT[40:], "x")
     again = given.queries.head(1).with_columns(query_id=pl.lit("q9"), text=pl.lit("old stone"))
     given = Texts(given.documents, pl.concat([given.queries, again]))

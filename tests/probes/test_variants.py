@@ -1,4 +1,4 @@
-"""Varied texts: what each variant promises, on any text and at the edges."""
+"""Variants of texts: their properties on random texts and edge cases."""
 
 import pytest
 import regex
@@ -37,7 +37,7 @@ def bare(text: str) -> str:
 # --- insertion
 
 
-def test_filler_goes_to_the_beginning_the_sentence_end_nearest_the_middle_and_the_end():
+def test_filler_is_inserted_at_beginning_middle_and_end():
     made = insertions("One. Two. Three.", "X y.")
     # 16 characters, middle 8: "Three" begins at 10, "Two" at 5
     assert [one.text for one in made] == [
@@ -53,7 +53,7 @@ def test_filler_goes_to_the_beginning_the_sentence_end_nearest_the_middle_and_th
 @example(text=CHINESE)
 @example(text=f"a{FAMILY}b")
 @example(text=FAMILY[:2] * 3 + FAMILY)  # one cluster of eleven code points
-def test_insertion_changes_nothing_of_the_text_but_white_space(text):
+def test_insertion_changes_only_white_space_of_the_text(text):
     try:
         made = insertions(text, "FILLER")
     except UnfitError:
@@ -66,12 +66,12 @@ def test_insertion_changes_nothing_of_the_text_but_white_space(text):
         assert bare(one.text[:start] + one.text[end:]) == bare(text)
 
 
-def test_the_middle_of_one_chinese_sentence_is_between_characters():
+def test_a_chinese_sentence_is_cut_between_characters():
     assert insertions("一二三四", "F")[1].text == "一二\n\nF\n\n三四"
 
 
 @pytest.mark.parametrize("cluster", [FAMILY, ACCENTED])
-def test_a_cut_never_splits_what_a_reader_sees_as_one_character(cluster):
+def test_a_cut_never_splits_a_grapheme_cluster(cluster):
     text = f"ab{cluster}cd"
     for at in range(len(text) + 1):
         cut = soft_cut(text, at, reach=1)
@@ -88,7 +88,7 @@ def test_a_text_without_an_inner_place_is_unfit_for_insertion(text):
 # --- filler
 
 
-def test_filler_has_the_words_asked_for_and_longer_ones_begin_with_shorter_ones():
+def test_a_longer_filler_begins_with_a_shorter_one():
     texts = {n: filler(n, key="k", count_tokens=count_whitespace_tokens) for n in (1, 7, 50, 400)}
     assert [len(text.split()) for text in texts.values()] == [1, 7, 50, 400]
     assert all(texts[400].startswith(text) for text in texts.values())
@@ -99,7 +99,7 @@ def test_filler_has_the_words_asked_for_and_longer_ones_begin_with_shorter_ones(
 # --- removal
 
 
-def test_a_quarter_of_six_sentences_is_two_taken_from_each_place():
+def test_a_quarter_of_six_sentences_removes_two():
     made = removals(SIX, size=0.25)  # 1.5, rounded up
     assert [one.text for one in made] == [
         "Third three?\nFourth four. Fifth five. Sixth six.",
@@ -114,7 +114,7 @@ def test_a_quarter_of_six_sentences_is_two_taken_from_each_place():
 
 
 @given(text=TEXTS, size=st.sampled_from([0.1, 0.25, 0.5, 0.9]))
-def test_removal_takes_the_same_number_of_sentences_from_each_place(text, size):
+def test_removal_takes_equally_many_sentences_at_each_position(text, size):
     sentences = [text[start:end] for start, end in sentence_spans(text)]
     try:
         made = removals(text, size=size)
@@ -129,7 +129,7 @@ def test_removal_takes_the_same_number_of_sentences_from_each_place(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "One sentence only.", "One. Two."])
-def test_a_text_of_few_sentences_has_no_middle_to_take_from(text):
+def test_a_text_of_few_sentences_is_unfit_for_removal(text):
     with pytest.raises(UnfitError, match="too few sentences"):
         removals(text, size=0.1)
 
@@ -175,7 +175,7 @@ def test_segments_are_cut_at_shares_of_the_characters_rounded_down():
 # --- moved evidence
 
 
-def test_evidence_is_widened_to_its_sentences_and_put_in_at_every_place():
+def test_moved_evidence_is_widened_to_whole_sentences():
     made = moved_evidence("A aa. B bb. C cc.", (8, 9), 3)
     assert [one.text for one in made] == [
         "A aa. B bb. C cc.",
@@ -187,7 +187,7 @@ def test_evidence_is_widened_to_its_sentences_and_put_in_at_every_place():
     assert {one.text[slice(*one.part)] for one in made} == {"B bb."}
 
 
-def test_moved_evidence_has_one_gap_before_and_one_behind():
+def test_moved_evidence_has_one_gap_before_and_after():
     made = moved_evidence("A aa. B bb.\nC cc.", (12, 17), 3)
     assert [one.text for one in made[1:]] == [
         "C cc.\nA aa. B bb.",
@@ -198,7 +198,7 @@ def test_moved_evidence_has_one_gap_before_and_one_behind():
 
 @given(text=TEXTS, data=st.data(), n_places=st.integers(2, 10))
 @example(text=CHINESE, data=None, n_places=10)
-def test_moved_evidence_spells_the_same_and_the_rest_stays_in_order(text, data, n_places):
+def test_moving_evidence_keeps_all_texts_and_the_order(text, data, n_places):
     if data is None:
         start, end = 6, 9
     else:
@@ -230,7 +230,7 @@ def test_moved_evidence_spells_the_same_and_the_rest_stays_in_order(text, data, 
         ("One. Two.", (4, 5), "no sentence"),
     ],
 )
-def test_evidence_that_cannot_be_moved_says_why(text, span, reason):
+def test_evidence_that_cannot_be_moved_gives_a_reason(text, span, reason):
     with pytest.raises(UnfitError, match=reason):
         moved_evidence(text, span, 10)
 
@@ -238,7 +238,7 @@ def test_evidence_that_cannot_be_moved_says_why(text, span, reason):
 # --- order
 
 
-def test_permuted_pieces_keep_the_gaps_in_their_places():
+def test_permuting_pieces_keeps_the_order_of_gaps():
     text = "Aa. Bb!\nCc?"
     found = permuted(text, sentence_spans(text), [2, 0, 1])
     assert found.text == "Cc? Aa.\nBb!"
@@ -246,7 +246,7 @@ def test_permuted_pieces_keep_the_gaps_in_their_places():
 
 
 @given(text=TEXTS, data=st.data())
-def test_reversed_segments_hold_the_same_characters_and_spans_still_spell(text, data):
+def test_reversal_keeps_all_characters_and_maps_spans(text, data):
     try:
         spans, order = reversed_segments(text, 5)
     except UnfitError:
@@ -259,7 +259,7 @@ def test_reversed_segments_hold_the_same_characters_and_spans_still_spell(text, 
     assert bare("".join(order.text[slice(*piece)] for piece in pieces)) == bare(text[start:end])
 
 
-def test_exact_reversal_cuts_at_equal_numbers_of_characters_through_words():
+def test_exact_reversal_cuts_words_at_equal_lengths():
     spans, order = reversed_segments("Aa bb. Cc dd ee", 5, is_exact=True)  # three characters each
     assert spans == ((0, 3), (3, 6), (6, 9), (9, 12), (12, 15))
     assert order.text == " ee dd Ccbb.Aa "

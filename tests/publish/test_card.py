@@ -32,12 +32,15 @@ def test_the_card_counts_queries_by_the_third_of_their_evidence(tmp_path, result
     assert "- Queries by: llm:writer-1." in card
 
 
-def test_the_licence_is_asked_for(tmp_path, results, capsys):
+def test_an_export_needs_a_licence(tmp_path, results, capsys):
     with pytest.raises(SystemExit) as stopped:
         export(results, tmp_path / "out")
     assert stopped.value.code == 2
     assert "--licence" in capsys.readouterr().err
-    for given, message in (("CC BY 4.0!", "as the hub spells it"), ("other", "--licence-link")):
+    for given, message in (
+        ("CC BY 4.0!", "use an identifier of the hub"),
+        ("other", "--licence-link"),
+    ):
         assert export(results, tmp_path / "out", "--licence", given) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -23,7 +23,7 @@ def example(monkeypatch):
 
 
 class BagOfWords:
-    """In place of a checkpoint: a place for each word, by its hash."""
+    """Replaces the checkpoint: each word has a dimension, by its hash."""
 
     def __init__(self, folder):
         assert Path(folder).is_dir()
@@ -43,7 +43,7 @@ def test_its_runs_are_scored_by_the_same_labels(example, tmp_path, monkeypatch, 
     example.main(data, tmp_path / "runs")
     found = pl.read_ndjson(tmp_path / "runs" / "paragraphs.jsonl")
     asked, searched = (pl.col(name).str.split("/").list.first() for name in ("query_id", "doc_id"))
-    assert found.select((asked == searched).all()).item()  # a query searches its own domain
+    assert found.select((asked == searched).all()).item()  # queries search only their domain
     runs = [word for name in NAMES for word in ("--run", tmp_path / "runs" / f"{name}.jsonl")]
     files = [
         word for kind in ("queries", "qrels") for word in (f"--{kind}", data / f"{kind}.parquet")

@@ -1,4 +1,4 @@
-"""Layouts for MTEB, BEIR and TREC hold what was built, corpus by corpus, and are read back."""
+"""Layouts for MTEB, BEIR and TREC have the benchmark's content and can be read back."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def game(tmp_path_factory):
 
 
 PAIR = "deu-Latn-eng-Latn"
-"""A pair that a run was made of."""
+"""A pair with a run."""
 
 
 def front_matter(out):
@@ -40,14 +40,14 @@ def front_matter(out):
 
 
 def configs(out):
-    """Where each config of the card leads to."""
+    """Return config -> path from the card."""
     named = front_matter(out)["configs"]
     found = {one["config_name"]: out / one["data_files"][0]["path"] for one in named}
     assert len(found) == len(named)
     return found
 
 
-def test_mteb_has_configs_for_each_corpus_and_pair_and_no_file_of_two(tmp_path, results):
+def test_mteb_has_configs_for_each_corpus_and_pair(tmp_path, results):
     assert export(results, tmp_path / "out", "mteb") == 0
     found, tables = configs(tmp_path / "out"), ("corpus", "queries", "qrels")
     subsets = (*LANGUAGES, PAIR)
@@ -62,7 +62,7 @@ def test_mteb_has_configs_for_each_corpus_and_pair_and_no_file_of_two(tmp_path, 
                 assert frame.select(shared).rows() == built.select(shared).rows()
 
 
-def test_the_hub_is_told_of_the_tasks_that_mteb_has(tmp_path, game):
+def test_eval_yaml_lists_the_tasks_of_mteb(tmp_path, game):
     assert export(game, tmp_path / "out", "mteb") == 0
     registered = yaml.safe_load((tmp_path / "out" / "eval.yaml").read_text())
     assert list(registered) == ["name", "description", "evaluation_framework", "tasks"]
@@ -78,8 +78,8 @@ def test_the_hub_is_told_of_the_tasks_that_mteb_has(tmp_path, game):
     assert not (tmp_path / "beir" / "eval.yaml").exists()  # no framework of the hub's list has it
 
 
-def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(tmp_path, game):
-    """Evidence and grades are those of the searched documents; the corpus is there once."""
+def test_a_pair_has_queries_and_corpus_of_different_languages(tmp_path, game):
+    """Evidence and grades refer to the searched documents; the corpus is written once."""
     asked, evidence = (table(game, language, "queries") for language in LANGUAGES)
     qrels = table(game, "eng-Latn", "qrels")
     assert asked["text"].to_list() != evidence["text"].to_list()
@@ -100,7 +100,7 @@ def test_a_pair_has_the_queries_of_one_language_and_the_corpus_of_the_other(tmp_
     assert not (beir / "corpus.jsonl").exists()
 
 
-def test_a_pair_without_a_run_or_a_domain_of_the_queries_language_is_not_written(tmp_path, results):
+def test_pairs_without_a_run_or_domain_are_omitted(tmp_path, results):
     uneven = shutil.copytree(results, tmp_path / "uneven")
     for name in DATASET_TABLES:
         change(uneven, "deu-Latn", name, "mining", lambda rows: rows.clear())
@@ -113,8 +113,8 @@ def test_a_pair_without_a_run_or_a_domain_of_the_queries_language_is_not_written
     assert {path.parent.name for path in (tmp_path / "alone").glob("*/topics.tsv")} == own
 
 
-def test_evidence_that_mteb_cannot_batch_has_a_config_of_its_own(tmp_path):
-    """MTEB puts all columns of queries into batches, and fails at nulls and ragged lists."""
+def test_evidence_that_mteb_cannot_batch_has_a_separate_config(tmp_path):
+    """MTEB puts all columns of queries into batches and fails on nulls and ragged lists."""
     results = make_benchmark(tmp_path / "odd", languages=["eng-Latn"], domains=("game",))
     several = pl.lit([[0, 5], [300, 310]], pl.List(pl.List(pl.Int64)))
     first = pl.int_range(pl.len()) == 0
@@ -136,8 +136,8 @@ def test_evidence_that_mteb_cannot_batch_has_a_config_of_its_own(tmp_path):
     assert list(configs(tmp_path / "out"))[-1] == "eng-Latn-evidence"
 
 
-def test_the_figures_of_an_mteb_task_are_those_of_evaluate(tmp_path):
-    """What the task computes of MTEB's ranking, without MTEB."""
+def test_an_mteb_task_gives_the_same_scores_as_evaluate(tmp_path):
+    """The task's scores of MTEB's ranking, without MTEB."""
     results = make_benchmark(tmp_path / "one", languages=["eng-Latn"], domains=("game",))
     run = pl.read_parquet(results / "runs" / "bm25" / "eng-Latn-eng-Latn.parquet")
     ranking: dict[str, dict[str, float]] = {}
@@ -153,7 +153,7 @@ def test_the_figures_of_an_mteb_task_are_those_of_evaluate(tmp_path):
     )
     row = own.psi.row(0, named=True)
     for name in FIGURES:
-        assert found.get(name) == row[name], name  # what is null is left out
+        assert found.get(name) == row[name], name  # null values are omitted
     means = dict(own.buckets.select("bucket", "mean").iter_rows())
     assert {f"ndcg_at_10_{bucket}": mean for bucket, mean in means.items()} == {
         name: value for name, value in found.items() if name not in FIGURES
@@ -161,7 +161,7 @@ def test_the_figures_of_an_mteb_task_are_those_of_evaluate(tmp_path):
 
 
 def test_beir_files_hold_the_texts(tmp_path, game):
-    """Their evidence and grades are scored below."""
+    """A test below scores their evidence and grades."""
     assert export(game, tmp_path / "out", "beir") == 0
     for name in ("queries", "corpus"):
         built = table(game, "eng-Latn", name).select("_id", "text")
@@ -172,7 +172,7 @@ def test_beir_files_hold_the_texts(tmp_path, game):
 
 @pytest.mark.parametrize("subset", ["eng-Latn", PAIR])
 def test_trec_files_hold_topics_and_runs_of_their_domain(tmp_path, results, subset):
-    """Qrels and evidence are scored below; a pair has the topics of the other language."""
+    """A test below scores qrels and evidence; a pair has the topics of the other language."""
     assert export(results, tmp_path / "out", "trec") == 0
     folder = tmp_path / "out" / f"{subset}-mining"
     topics = [line.split("\t") for line in (folder / "topics.tsv").read_text().splitlines()]
@@ -187,8 +187,8 @@ def test_trec_files_hold_topics_and_runs_of_their_domain(tmp_path, results, subs
     assert run.ranks.to_list() == was["rank"].to_list()
 
 
-def test_a_run_scores_the_same_on_what_was_built_and_on_what_was_exported(tmp_path, game):
-    """The figures of `psibench score`: the files of TREC and of BEIR against the built tables."""
+def test_a_run_scores_the_same_on_benchmark_and_export(tmp_path, game):
+    """`psibench score` gives the same numbers for TREC and BEIR files as for the benchmark."""
     assert export(game, tmp_path / "trec", "trec") == 0
     assert export(game, tmp_path / "beir", "beir") == 0
     data, run = game / "data" / "eng-Latn", game / "runs/bm25/eng-Latn-eng-Latn.parquet"
@@ -213,13 +213,15 @@ def test_a_run_scores_the_same_on_what_was_built_and_on_what_was_exported(tmp_pa
 @pytest.mark.parametrize(
     ("layout", "ids", "message"),
     [
-        ("trec", "my file {}", "ids with white space have no place in the layout trec"),
-        ("beir", 'd"{}', "ids with tabs, quotes or line ends have no place in the layout beir"),
+        ("trec", "my file {}", "layout trec cannot hold ids that are empty or have white space"),
+        (
+            "beir",
+            'd"{}',
+            "layout beir cannot hold ids that are empty or have tabs, quotes or line ends",
+        ),
     ],
 )
-def test_ids_that_a_layout_cannot_hold_are_refused_and_nothing_is_left(
-    tmp_path, capsys, layout, ids, message
-):
+def test_ids_that_a_layout_cannot_hold_are_refused(tmp_path, capsys, layout, ids, message):
     results = make_benchmark(tmp_path / "odd", languages=["eng-Latn"], ids=ids)
     assert export(results, tmp_path / "out", layout) == 2
     assert message in capsys.readouterr().err

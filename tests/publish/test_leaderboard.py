@@ -1,4 +1,4 @@
-"""`psibench publish leaderboard`: many runs on one page."""
+"""`psibench publish leaderboard`: several runs on one page."""
 
 import html
 import re
@@ -19,7 +19,7 @@ def plain(text: str) -> str:
 
 
 class Page:
-    """Tables, each as benchmark, what it is of, whether it is open, and rows of texts; links."""
+    """Links, and tables as benchmark, heading, whether it is open, and rows of texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,7 +37,7 @@ class Page:
         ]
 
     def table(self, place: int = 0) -> dict[str, dict[str, str]]:
-        """Rows of a table by the name of the model, without its labels."""
+        """Return the rows of a table by model name, without its labels."""
         header, *rows = self.tables[place][-1]
         return {row[0].split(" ")[0]: dict(zip(header, row, strict=True)) for row in rows}
 
@@ -48,7 +48,7 @@ def psi(*rows, **changes):
 
 
 def run(folder, table, *, page: bool = False, source=SOURCE):
-    """A folder of results as `psibench score` writes it."""
+    """Write a folder of results like `psibench score`."""
     folder.mkdir(parents=True)
     write_table(table, folder / "psi_table.parquet", PSI_TABLE, provenance=source)
     if page:
@@ -63,7 +63,7 @@ def leaderboard(tmp_path, *folders, out="board.html"):
     return Page(path.read_text(encoding="utf-8"))
 
 
-def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, capsys):
+def test_rows_of_all_runs_share_a_table(tmp_path, capsys):
     one = run(
         tmp_path / "a" / "results",
         psi(("alpha", {"mean": 0.7}), ("bm25", {"kind": "sparse", "p_adjusted": 0.4})),
@@ -77,11 +77,11 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, c
     page = leaderboard(tmp_path, one, other)
     assert page.tables[0][-1][0] == [
         *("Model", "Source", "Mean", "PSI at equal documents", "Published PSI", "Adjusted p"),
-        *("p, control", "In input", "Word"),
+        *("p, control", "In input", "Verdict"),
     ]
     rows = page.table()
     assert list(rows) == ["gamma", "alpha", "bm25"]  # highest mean first
-    assert [rows[m]["Word"] for m in rows] == [
+    assert [rows[m]["Verdict"] for m in rows] == [
         "evidence cut off",
         "sensitive to position",
         "no effect found",
@@ -89,14 +89,14 @@ def test_rows_of_all_runs_stand_in_one_table_with_figures_and_a_word(tmp_path, c
     assert rows["alpha"]["PSI at equal documents"] == "0.220\n[0.170, 0.270]"
     assert (rows["alpha"]["Adjusted p"], rows["alpha"]["p, control"]) == ("0.002", "0.020")
     assert (rows["gamma"]["Source"], rows["gamma"]["In input"]) == ("b/results", "60.0 %")
-    # Only the first run has a report; the page leads to it from where it lies.
+    # Only the first run has a report; the page links it by a relative path.
     assert page.links == ["a/results/report.html"] * 2
     below = leaderboard(tmp_path, one, other, out="b/board.html")
     assert below.links == ["../a/results/report.html"] * 2
-    assert capsys.readouterr().err == ""  # no model is there twice
+    assert capsys.readouterr().err == ""  # no model occurs twice
 
 
-def test_interval_p_and_word_of_a_row_say_the_same(tmp_path):
+def test_interval_p_and_verdict_of_a_row_agree(tmp_path):
     between = {"test": "between", "psi_same": None, "p_adjusted": 0.9}
     given = {"p_control_adjusted": 0.4, "seen": 0.6}
     table = psi(
@@ -106,16 +106,16 @@ def test_interval_p_and_word_of_a_row_say_the_same(tmp_path):
     page = leaderboard(tmp_path, run(tmp_path / "r", table))
     rows = page.table()
     assert rows["alone"]["PSI at equal documents"] == "0.220\n[0.000, 0.270]"
-    assert rows["alone"]["Published PSI"] == "0.250"  # its interval is of another test
+    assert rows["alone"]["Published PSI"] == "0.250"  # its interval belongs to another test
     assert rows["drawn"]["Published PSI"] == "0.250\n[0.000, 0.300]"
-    words = {name: row["Word"] for name, row in rows.items()}
+    words = {name: row["Verdict"] for name, row in rows.items()}
     assert (words["alone"], words["few"]) == ("no effect found", "sensitive to position")
     assert words["drawn"] == "sensitive to position against the control"
-    assert words["given"] == "sensitive to position on the evidence given"
+    assert words["given"] == "sensitive to position on evidence in input"
     assert [row[0] for row in page.tables[0][-1][1:]][-1] == "few dense few clusters"
 
 
-def test_tables_are_apart_where_means_do_not_compare(tmp_path):
+def test_incomparable_means_are_in_separate_tables(tmp_path):
     folder = run(
         tmp_path / "r",
         psi(
@@ -127,7 +127,7 @@ def test_tables_are_apart_where_means_do_not_compare(tmp_path):
             ("beta", {"kind": "sparse", "benchmark": "wiki"}),
         ),
     )
-    again = run(tmp_path / "s", psi(("alpha", {"n_queries": 50})))  # other data by that name
+    again = run(tmp_path / "s", psi(("alpha", {"n_queries": 50})))  # other data with the same name
     page = leaderboard(tmp_path, folder, again)
     assert [one[:3] for one in page.tables] == [
         ("docs", "eng-Latn, all lengths", True),
@@ -139,7 +139,7 @@ def test_tables_are_apart_where_means_do_not_compare(tmp_path):
     assert all(len(rows) == 2 for *_, rows in page.tables)
 
 
-def test_a_model_of_two_runs_has_the_run_behind_its_name(tmp_path, capsys):
+def test_a_model_in_two_runs_is_labelled_with_the_run(tmp_path, capsys):
     one, two = (run(tmp_path / n / "results", psi(("bm25", {}))) for n in ("a", "b"))
     page = leaderboard(tmp_path, one, two)
     assert [row[0] for row in page.tables[0][-1][1:]] == [
@@ -151,14 +151,14 @@ def test_a_model_of_two_runs_has_the_run_behind_its_name(tmp_path, capsys):
     )
 
 
-def test_a_table_of_no_named_language_says_so(tmp_path):
+def test_a_table_without_a_language_is_labelled(tmp_path):
     unnamed = {"query_lang": "und", "corpus_lang": "und"}
     page = leaderboard(tmp_path, run(tmp_path / "scored", psi(("bm25", unnamed))))
-    assert page.tables[0][1].startswith("no language named, all lengths")
+    assert page.tables[0][1].startswith("no language given, all lengths")
 
 
-def test_the_page_loads_nothing_and_names_are_text(tmp_path):
-    """What a name would do as HTML or as an address it does not."""
+def test_the_page_loads_nothing_and_escapes_names(tmp_path):
+    """Names are not interpreted as HTML or addresses."""
     folder = run(tmp_path / "a&b", psi(("<img src=x>", {"kind": "<b>"})), page=True)
     page = leaderboard(tmp_path, folder)
     assert "<img" not in page.text
@@ -168,7 +168,7 @@ def test_the_page_loads_nothing_and_names_are_text(tmp_path):
     assert "<script" not in page.text
 
 
-def test_simulated_queries_are_said_to_be(tmp_path):
+def test_simulated_queries_are_marked(tmp_path):
     page = leaderboard(tmp_path, run(tmp_path / "r", psi(("a", {"queries_by": "simulation"}))))
     assert "Simulated queries</strong> of <bdi>docs</bdi>" in page.text
 
@@ -176,7 +176,7 @@ def test_simulated_queries_are_said_to_be(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: folder.mkdir(), "no psi_table.parquet there; name the results folder"),
+        (lambda folder: folder.mkdir(), "no psi_table.parquet there; use the results folder"),
         (
             lambda folder: (
                 run(folder, psi(("a", {}))),
@@ -184,7 +184,7 @@ def test_simulated_queries_are_said_to_be(tmp_path):
                 .drop("p_bucket")
                 .write_parquet(folder / "psi_table.parquet"),
             ),
-            "psi_table.parquet has no p_bucket: another psibench made it (it says no version)",
+            "psi_table.parquet has no p_bucket: another version of psibench made it (no version)",
         ),
         (lambda folder: run(folder, psi()), "the tables have no rows"),
         (
@@ -201,7 +201,7 @@ def test_a_folder_without_a_table_to_show_is_refused(tmp_path, capsys, make, mes
     assert not out.exists()
 
 
-def test_the_notice_of_a_small_run_is_on_the_page(tmp_path):
+def test_the_page_has_the_notice_of_a_small_run(tmp_path):
     source = Provenance("summaries", 1, params={"notice": "Small run: & others"})
     small = run(tmp_path / "small", psi(("alpha", {})), source=source)
     assert "Small run: &amp; others" in leaderboard(tmp_path, small).text
@@ -209,8 +209,8 @@ def test_the_notice_of_a_small_run_is_on_the_page(tmp_path):
     assert "Nothing is measured here" not in leaderboard(tmp_path, whole).text
 
 
-def test_a_folder_named_twice_is_refused_and_a_table_names_its_folder(tmp_path, capsys):
+def test_a_folder_given_twice_is_refused(tmp_path, capsys):
     folder = run(tmp_path / "r", psi(("a", {})))
     command = ["publish", "leaderboard", str(folder), str(folder / "psi_table.parquet")]
     assert main([*command, "--out", str(tmp_path / "board.html")]) == 2
-    assert "r is given twice; name each run once" in capsys.readouterr().err
+    assert "r is given twice; use each run once" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`psibench.evaluate`: any Python function, scored as a run of the same rankings is."""
+"""`psibench.evaluate`: a Python function gets the same scores as a run of its rankings."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ def results(tmp_path_factory):
 
 
 def shared_words(queries, corpus, *, k):
-    """Rank by the number of words that query and document share."""
+    """Rank by the number of words shared by query and document."""
     bags = {doc_id: set(text.split()) for doc_id, text in corpus.texts.items()}
     found = {}
     for query_id, text in queries.items():
@@ -40,7 +40,7 @@ def shared_words(queries, corpus, *, k):
 
 
 def first_third(queries, corpus, *, k):
-    """The same, by the first third of each document alone."""
+    """Rank likewise, by only the first third of each document."""
 
     class Cut:
         texts = {i: " ".join(t.split()[:20]) for i, t in corpus.texts.items()}  # noqa: RUF012
@@ -48,7 +48,7 @@ def first_third(queries, corpus, *, k):
     return shared_words(queries, Cut, k=k)
 
 
-def test_the_tables_are_those_that_score_makes_of_the_same_rankings(tmp_path, results):
+def test_the_tables_equal_those_of_psibench_score(tmp_path, results):
     found = psibench.evaluate(shared_words, results, model="words", languages=["eng-Latn"])
     run = found.run.select("query_id", "doc_id", "score")
     run.write_parquet(tmp_path / "words.parquet")
@@ -63,13 +63,13 @@ def test_the_tables_are_those_that_score_makes_of_the_same_rankings(tmp_path, re
     assert found.psi["mean"][0] > 0.3
 
 
-def test_lengths_have_rows_between_the_edges_given(results):
+def test_length_rows_follow_the_given_edges(results):
     options = {"languages": ["eng-Latn"], "domains": ["game"], "length_buckets": [59]}
     found = psibench.evaluate(shared_words, results, **options)  # documents have 60 tokens
     assert set(found.scores["length_bucket"]) == {"L2 above 59"}
 
 
-def test_what_a_retriever_does_not_read_shows_in_its_buckets(results):
+def test_text_beyond_the_input_lowers_late_buckets(results):
     found = psibench.evaluate(first_third, results, control=shared_words, buckets=["thirds"])
     means = found.buckets.filter(metric="ndcg@10", model="retriever", corpus_lang="eng-Latn")
     by_third = dict(means.filter(evidence="all").select("bucket", "mean").iter_rows())
@@ -79,7 +79,7 @@ def test_what_a_retriever_does_not_read_shows_in_its_buckets(results):
     assert set(found.comparisons["other"]) == {"control"}
 
 
-def test_it_is_asked_domain_by_domain_with_that_domains_texts(results):
+def test_a_retriever_is_called_with_each_domains_texts(results):
     calls = []
 
     def search(queries, corpus, *, k):
@@ -108,7 +108,7 @@ REFUSED = {
 
 
 def both_doors(tmp_path, results, rankings, *options, **given):
-    """Score rankings of one dataset from a file and by `evaluate`; return both messages' ends."""
+    """Score rankings of a dataset from a file and by `evaluate`; return both messages."""
     path = tmp_path / "mine.json"
     rows = [
         {"query_id": q, "doc_id": key[0], "start": key[1], "end": key[2], "score": score}
@@ -163,7 +163,7 @@ def test_score_and_evaluate_refuse_other_ids_and_shapes(
     assert message in capsys.readouterr().err
 
 
-def test_a_list_for_rankings_is_refused_with_the_form_that_is_expected(results):
+def test_a_list_of_rankings_is_refused_with_the_expected_form(results):
     expected = r"mine, deu-Latn/game: .*\{query id: \{document id: score\}\}.* found \['game/d1'\]"
     with pytest.raises(InputError, match=expected):
         psibench.evaluate(lambda queries, corpus, *, k: ["game/d1"], results, model="mine")
@@ -176,7 +176,7 @@ def test_score_and_evaluate_refuse_the_same_chunks(tmp_path, results, capsys, pl
     rankings = {FIRST[0]: {(DOCS[0], *place): 1.0, (DOCS[0], 0, 9): 0.5}}
     path, message = both_doors(tmp_path, results, rankings, chunks=True)
     said = capsys.readouterr().err
-    if place[1] is None:  # a file has empty fields, a tuple has not
+    if place[1] is None:  # files have empty fields, tuples do not
         assert "has start 0 and end None" in said
         assert "is None; expected a number" in message
     else:
@@ -199,9 +199,9 @@ def test_plain_ids_among_chunks_are_whole_documents(results):
 @pytest.mark.parametrize(
     ("score", "expected"),
     [
-        # Half of the queries; every step between the scores; all scores.
+        # Ties in half of the queries, in all steps between scores, in all scores.
         (lambda i: 1 - i / 100, {"no results for 106 queries"}),
-        # float32 has steps of 64 at 1e9: scores that fall by .1 are one.
+        # float32 has steps of 64 at 1e9, so scores that differ by .1 are equal.
         (
             lambda i: 1e9 - i / 10,
             {"no results", "32-bit floats: 18 of 18", "tied: 20"},
@@ -210,7 +210,9 @@ def test_plain_ids_among_chunks_are_whole_documents(results):
         (lambda i: 1.0, {"no results", "mostly tied: 20 of the 20"}),
     ],
 )
-def test_score_and_evaluate_warn_of_the_same(tmp_path, results, capsys, caplog, score, expected):
+def test_score_and_evaluate_give_the_same_warnings(
+    tmp_path, results, capsys, caplog, score, expected
+):
     rankings = {q: {d: score(i) for i, d in enumerate(DOCS)} for q in FIRST}
     path, _ = both_doors(tmp_path, results, rankings)
     lines = capsys.readouterr().err.splitlines()
@@ -223,8 +225,8 @@ def test_score_and_evaluate_warn_of_the_same(tmp_path, results, capsys, caplog, 
         assert sum(part in line for line in lines) == 1
 
 
-def test_a_few_scores_that_become_equal_are_no_warning():
-    # Of 200 neighbouring pairs one differs by less than the precision of 32-bit floats.
+def test_few_ties_by_rounding_give_no_warning():
+    # One of 200 neighbouring pairs differs by less than float32 can represent.
     rows = [(f"q{i}", d, s) for i in range(200) for d, s in (("a", 1.0), ("b", 0.5))]
     rows[1] = ("q0", "b", 1.0 - 1e-9)
     frame = pl.DataFrame(rows, schema=["query_id", "doc_id", "score"], orient="row")
@@ -237,7 +239,7 @@ def test_scores_of_other_number_types_are_read(scalar):
     assert rows == [("q", "d", 3.0)]
 
 
-def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
+def test_leftovers_of_an_earlier_run_give_a_warning(tmp_path, caplog):
     results = make_benchmark(tmp_path / "renamed")
     places = [(language, domain) for language in LANGUAGES for domain in DOMAINS]
     rows = [("renamed", *place, "n_queries", 1.0) for place in places[1:]]
@@ -248,12 +250,12 @@ def test_what_an_earlier_run_left_behind_is_warned_of(tmp_path, caplog):
     assert "that the last run did not make: deu-Latn/game; delete" in warnings[0]
 
 
-def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
+def test_missing_benchmarks_and_parts_are_refused(tmp_path, results):
     with pytest.raises(InputError, match=r"has no table data/LANGUAGE/corpus.parquet"):
         psibench.evaluate(shared_words, tmp_path)
     _, queries = write_texts(tmp_path / "data" / "eng-Latn", domain="law")
     queries.unlink()
-    target = f"results/{tmp_path.name}/data/eng-Latn"  # as a config's folder has it
+    target = f"results/{tmp_path.name}/data/eng-Latn"  # relative to the config's folder
     with pytest.raises(InputError, match=f"`psibench run CONFIG {target}/queries.parquet {target}"):
         psibench.evaluate(shared_words, tmp_path)
     write_texts(tmp_path / "data" / "eng-Latn" / "2-of-2", domain="law")
@@ -264,12 +266,12 @@ def test_what_is_not_there_cannot_be_evaluated(tmp_path, results):
         psibench.evaluate(shared_words, tmp_path)
     with pytest.raises(InputError, match="languages: no dataset of fra-Latn"):
         psibench.evaluate(shared_words, results, languages=["fra-Latn"])
-    with pytest.raises(InputError, match="name of the control's rows"):
+    with pytest.raises(InputError, match="is reserved for the control"):
         psibench.evaluate(shared_words, results, model="control", control=shared_words)
 
 
 def halves(queries, corpus, *, k):
-    """Both halves of the documents of `shared_words`, the first one before the second."""
+    """Return both halves of the documents of `shared_words`, the first half first."""
     found = shared_words(queries, corpus, k=k // 2)
     return {
         query_id: {
@@ -299,8 +301,8 @@ def test_a_retriever_of_chunks_is_scored_by_spans_too(results):
 
 
 @pytest.mark.parametrize("recipe", ["beir", "posir_release"])
-def test_a_query_in_the_corpus_is_no_result_where_the_recipe_says_so(tmp_path, recipe):
-    # Documents a and b are queries, too; a retriever finds each itself, then its answer.
+def test_identical_ids_are_no_results_if_the_recipe_excludes_them(tmp_path, recipe):
+    # Documents a and b are also queries; a retriever finds the query itself, then its answer.
     folder = tmp_path / "argu" / "data" / "eng-Latn"
     texts = {f"{q}{end}": f"text {q}{end}" for q in "ab" for end in ("", "-answer")}
     positives = {q: f"{q}-answer" for q in "ab"}
@@ -321,7 +323,7 @@ def test_a_query_in_the_corpus_is_no_result_where_the_recipe_says_so(tmp_path, r
 
     asked = {"k": 2, "metrics": ["ndcg@2"], "buckets": ["thirds"]}
     found = psibench.evaluate(search, tmp_path / "argu", **asked)
-    # BEIR's rule: one more is asked for, and two that are not the query's own are ranked.
+    # BEIR's rule: requests one more document and ranks two without the query's id.
     expected = (1.0, 3) if recipe == "beir" else (1 / math.log2(3), 2)
     assert (found.scores["ndcg@2"][0], depths[0]) == (pytest.approx(expected[0]), expected[1])
     assert found.run.height == 4

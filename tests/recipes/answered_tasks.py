@@ -19,7 +19,7 @@ from psibench.tables.ledger import check_balance
 
 
 def documents(texts) -> pl.DataFrame:
-    """A table of sampled documents; texts by id, or several texts that get the ids d0, d1, ..."""
+    """Make a table of sampled documents from texts by id, or from texts with ids d0, d1, ..."""
     named = texts if isinstance(texts, dict) else {f"d{i}": t for i, t in enumerate(texts)}
     schema = dict.fromkeys(("_id", "text", "origin"), pl.String)
     rows = [(doc_id, text, "test") for doc_id, text in named.items()]
@@ -29,7 +29,7 @@ def documents(texts) -> pl.DataFrame:
 
 
 def ask(task, section, tables) -> list[Replied]:
-    """Ask every item of a task; the prompt decides the reply, whatever the order."""
+    """Ask every item of a task; only the prompt decides the reply, in any order."""
     prompt = load_prompt(PROMPTS / f"{task.template}.md")
     replies = []
     for item in task.items(tables, section):
@@ -50,7 +50,7 @@ def ask(task, section, tables) -> list[Replied]:
 
 
 def gather(task, section, tables, replies) -> Gathered:
-    """Gather replies and check what every task promises of its rows and counts."""
+    """Gather replies and check the rows and counts that every task guarantees."""
     outcomes = [
         {
             "item_id": one.item_id,
@@ -76,5 +76,5 @@ def gather(task, section, tables, replies) -> Gathered:
 
 
 def reasons(gathered) -> dict[str, str]:
-    """Id of a dropped item -> reason."""
+    """Return id of a dropped item -> reason."""
     return dict(gathered.dropped.select("item_id", "reason").iter_rows())

@@ -1,4 +1,4 @@
-"""BEIR datasets with the place of their evidence: tiny files in the layouts of the real ones."""
+"""BEIR datasets with positions of their evidence: tiny files in the real layouts."""
 
 import json
 from math import log2
@@ -29,7 +29,7 @@ def jsonl(path: Path, *records: dict) -> str:
 
 
 def write_beir(folder: Path, corpus: dict, queries: dict, qrels: list) -> str:
-    """A folder as BEIR distributes them; corpus: id -> (title, text)."""
+    """Write a folder in BEIR's layout; corpus: id -> (title, text)."""
     jsonl(
         folder / "corpus.jsonl",
         *(
@@ -62,7 +62,7 @@ def build(path: str, evidence: dict, **more):
 
 
 def found(built) -> dict[str, tuple]:
-    """Positive and evidence by query; without a place its class and the reason."""
+    """Return positive and evidence by query; without a span, its class and the reason."""
     texts = dict(built.corpus.select("_id", "text").iter_rows())
     columns = ("_id", "pos_corpus_id", "pos_char_span", "target_position", "without_place")
     return {
@@ -103,7 +103,7 @@ def test_scifacts_sentences_are_located_after_the_title(tmp_path):
     path, evidence = scifact(tmp_path)
     built = build(path, evidence)
     assert found(built) == {
-        # The third sentence, which is the first one's twin.
+        # The third sentence, which equals the first.
         "1": ("4983", THIRD),
         "3": ("17", "unknown", "not_annotated"),
         "5": ("18", "unknown", "not_in_positive"),
@@ -135,7 +135,7 @@ def fever(tmp_path: Path) -> tuple[str, str]:
         tmp_path / "wiki-pages" / "wiki-001.jsonl",
         {"id": "", "text": "", "lines": ""},
         {
-            # The pages' letters are composed, the claims' are not.
+            # The pages have composed letters, the claims decomposed ones.
             "id": PAGE,
             "text": "",
             "lines": "0\tCafé -LRB- 2011 -RRB- is a film .\tfilm\tFilm\n"
@@ -151,7 +151,7 @@ def test_fevers_numbered_sentences_come_from_its_pages(tmp_path):
     path, pages = fever(tmp_path)
     decomposed = PAGE.replace("é", "e\u0301")
     columns = ("id", "evidence_wiki_url", "evidence_sentence_id")
-    # a row for each sentence, of claims without evidence one without a page
+    # a row for each sentence; claims without evidence have a row without a page
     rows = [(137334, decomposed, 1), (137334, decomposed, 1), (7, "Paris", 0), (8, "", -1)]
     records = (dict(zip(columns, row, strict=True)) for row in rows)
     claims = jsonl(tmp_path / "paper_test.jsonl", *records)
@@ -198,7 +198,7 @@ def test_hotpotqas_first_fact_is_located_by_its_title(tmp_path):
         assert built.qrels.height == 2
 
 
-# --- Climate-FEVER, and quotes of one's own
+# --- Climate-FEVER, and the user's quotes
 
 
 @pytest.mark.parametrize("labels", [("SUPPORTS", "NOT_ENOUGH_INFO"), (0, 2)])
@@ -258,7 +258,7 @@ def test_quotes_give_the_evidence_of_other_datasets(tmp_path):
 
 
 def test_msmarcos_passage_is_located_in_the_relevant_documents(tmp_path):
-    """Documents of the document ranking, and the passages of the passage ranking."""
+    """Write documents of the document ranking, and passages of the passage ranking."""
     path = write_beir(
         tmp_path / "documents",
         {
@@ -276,14 +276,14 @@ def test_msmarcos_passage_is_located_in_the_relevant_documents(tmp_path):
         {"_id": "8", "title": "", "text": "Zinc boils at 907 °C, which is low."},
         {"_id": "9", "title": "", "text": "This was there."},
     )
-    # As MTEB has them: grades are numbers with a point.
+    # Like MTEB's: grades are floats.
     rows = [("10", "8", 1.0), ("11", "9", 1.0), ("12", "8", 0.0), ("13", "8", 1.0)]
     columns = ("query-id", "corpus-id", "score")
     judged = jsonl(tmp_path / "dev.jsonl", *(dict(zip(columns, row, strict=True)) for row in rows))
     evidence = {"layout": "msmarco", "source": files(judged), "documents": files(passages)}
     built = build(path, evidence)
     assert found(built) == {
-        # in the second of its documents, over other white space
+        # in the second document, with other white space
         "10": ("D1", "Zinc boils at  907\n°C, which is low."),
         "11": ("D2", "unknown", "not_found"),
         "12": ("D2", "unknown", "not_annotated"),
@@ -303,7 +303,7 @@ CONTENTS = "Contents: zinc lowers fever in mice. Iron rusts."
 @pytest.mark.parametrize("layout", ["quotes", "climate-fever", "msmarco", "scifact"])
 @pytest.mark.parametrize("is_twice", [True, False])
 def test_evidence_that_occurs_twice_has_no_span(tmp_path, layout, is_twice):
-    # A contents list and the end of the document: neither place is known to be meant.
+    # In a table of contents and at the end: the intended position is unknown.
     text = f"{CONTENTS if is_twice else ''} Filler. {FIRST}".strip()
     path = write_beir(
         tmp_path / "b",
@@ -354,7 +354,7 @@ configs:
   - {split: queries, path: queries.jsonl}
 ---
 """
-"""Configurations of mteb/scifact, as its card has them; other datasets are laid out alike."""
+"""Configurations in the card of mteb/scifact; other datasets have the same layout."""
 
 
 def test_mtebs_hub_dataset_equals_beirs_folder(tmp_path, monkeypatch):
@@ -389,7 +389,7 @@ def test_mtebs_hub_dataset_equals_beirs_folder(tmp_path, monkeypatch):
     assert asked == {("mteb/scifact", config, None, "abc") for config in configs}
 
 
-# --- What is refused, dropped and recorded
+# --- Refused, dropped and recorded items
 
 
 def test_a_query_without_a_positive_in_the_corpus_is_dropped(tmp_path):
@@ -425,7 +425,7 @@ def test_missing_relevant_documents_count_as_in_trec_eval(tmp_path, relevant_onl
         (query, pytest.approx(one["ndcg_cut_10"]), pytest.approx(one["recall_10"]))
         for query, one in sorted(measured.items())
     ]
-    # By hand: grade 1 at rank 2 of 2, 1 and 1; nothing of query 9 is there.
+    # By hand: grade 1 at rank 2 of 2, 1 and 1; query 9 has no results.
     ideal = 2 + 1 / log2(3) + 1 / log2(4)
     assert scores[0][1:] == (pytest.approx((1 / log2(3)) / ideal), pytest.approx(1 / 3))
     assert built.dropped["item_id"].to_list() == ["9"]
@@ -495,7 +495,7 @@ def test_a_query_without_text_and_repeated_judgements_are_left_out(tmp_path, wro
     with (Path(path) / "queries.jsonl").open("a") as file:
         file.write("\n" + json.dumps({"_id": "8", "text": wrong}))
     with (Path(path) / "qrels" / "test.tsv").open("a") as file:
-        file.write("\n8\t17\t1\n3\t17\t1")  # and one pair again
+        file.write("\n8\t17\t1\n3\t17\t1")  # and a repeated pair
     built = build(path, evidence)
     assert built.dropped.select("unit", "item_id", "reason").rows() == [
         ("queries", "8", "wrong_record"),

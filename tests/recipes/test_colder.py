@@ -1,4 +1,4 @@
-"""ColDeR: pairs of documents in; two queries a pair where evidence is first or last, else one."""
+"""ColDeR: pairs of documents give two queries if evidence is first or last, else one."""
 
 import json
 
@@ -15,7 +15,7 @@ REST = "It is long . So is this ."
 
 
 def record(query="Who?", first=f"{EVIDENCE} {REST}", second=f"{REST} {EVIDENCE}", **more):
-    """A record as in the release: words of sentences, and columns that are not read."""
+    """Return a record of the release: words of sentences, and unused columns."""
     sentences = [EVIDENCE.split()]
     known = {"title": "Engine", "evidence_sents": sentences, "sents": sentences, "relation": "P1"}
     return known | {"query": query, "document_1": first, "document_2": second} | more
@@ -36,7 +36,7 @@ def build(folder, *records, subset="position_bias", **section):
 def test_evidence_first_and_last_are_two_queries_on_one_article(tmp_path):
     built = build(tmp_path, record(), record("When?", f"{EVIDENCE} No .", f"No . {EVIDENCE}"))
     assert built.corpus["text"].to_list()[:2] == [f"{EVIDENCE} {REST}", f"{REST} {EVIDENCE}"]
-    # by id the first of a pair comes first and last in turns
+    # sorted by id, the first of a pair alternates between first and last
     assert built.corpus["_id"].to_list() == ["p00000-a", "p00000-b", "p00001-b", "p00001-a"]
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span", "target_position", "cluster")
     assert built.queries.select(columns).rows() == [
@@ -69,7 +69,7 @@ def test_other_subsets_have_mtebs_positive(tmp_path, subset, asked):
     columns = ("_id", "pos_char_span", "target_position")
     assert built.queries.select(columns).rows() == [
         (f"p00000-{asked}", [0, 14], None),
-        (f"p00001-{asked}", None, "unknown"),  # in the mean, in no bucket
+        (f"p00001-{asked}", None, "unknown"),  # counts in the mean, but in no bucket
     ]
 
 

@@ -90,7 +90,7 @@ def test_each_third_of_each_configured_document_is_an_item():
 @pytest.mark.parametrize(
     ("text", "blank"),
     [
-        # Two characters: 2 // 3 = 0, the last third has both.
+        # Two characters: 2 // 3 = 0, so the last third has both.
         ("ab", ["d0-beginning-0", "d0-beginning-1", "d0-middle-0", "d0-middle-1"]),
         ("abc\n\n\u3000def", ["d0-middle-0", "d0-middle-1"]),
     ],
@@ -113,7 +113,7 @@ def test_a_query_is_a_candidate_with_its_segment_as_evidence():
     replies = [
         query_reply("beginning", " what grows ", "red apples"),
         query_reply("middle", "blue fruit", " Blue\nplums"),
-        query_reply("end", "rot", "r"),  # several r there
+        query_reply("end", "rot", "r"),  # r occurs several times
     ]
     gathered = gather(GENERATE_POSITIONAL_QUERY, GENERATE, tables, replies)
     assert gathered.rows.row(0, named=True) == {
@@ -136,12 +136,12 @@ def test_a_query_is_a_candidate_with_its_segment_as_evidence():
 @pytest.mark.parametrize(
     ("position", "answer", "evidence"),
     [
-        ("middle", "a  railway", "Then a railway came."),  # the sentence of a quote
-        # two, to the border
+        ("middle", "a  railway", "Then a railway came."),  # the sentence with the quote
+        # two sentences, up to the border
         ("middle", "railway came. The", "Then a railway came. The old works "),
         ("end", "closed", "closed."),  # from the border
-        ("end", "a museum", "closed. Some were saved. Rail again."),  # not there: the segment
-        ("end", "e", "closed. Some were saved. Rail again."),  # at several places
+        ("end", "a museum", "closed. Some were saved. Rail again."),  # missing: the whole segment
+        ("end", "e", "closed. Some were saved. Rail again."),  # occurs several times
     ],
 )
 def test_evidence_is_narrowed_to_the_sentence_of_the_answer(position, answer, evidence):

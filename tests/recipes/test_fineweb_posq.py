@@ -23,7 +23,7 @@ def questions_section(**changes):
 
 
 def reply(*questions, item="d0-c0", position="beginning"):
-    """A reply that asks questions given as (question, answer)."""
+    """Return a reply with questions given as (question, answer)."""
     entries = [{"question": q, "answer": a, "type": "simple"} for q, a in questions]
     return Replied(item, item.split("-")[0], position, {"questions": entries})
 
@@ -97,7 +97,7 @@ def test_candidates_beyond_the_requested_number_are_dropped():
         reply(("A?", "word1"), ("a?", "word2"), ("B?", "word3"), ("C?", "word4"), ("", "")),
         reply(("C?", "word17"), item="d0-c1"),
     )
-    # The repeated A? does not count towards the two that were asked for.
+    # The repeated A? does not count towards the two requested questions.
     assert gathered.rows.get_column("_id").to_list() == ["d0-c0-q0", "d0-c0-q2", "d0-c1-q0"]
     assert refusals(gathered) == [
         ("d0-c0-q1", "repeated_question", "d0-c0-q0: a?"),

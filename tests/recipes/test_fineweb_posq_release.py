@@ -1,4 +1,4 @@
-"""FineWeb-PosQ as released: records in, documents and queries with a class and no span out."""
+"""FineWeb-PosQ's release: records give documents, and queries with a class but no span."""
 
 import json
 import random
@@ -67,12 +67,12 @@ def test_tiny_is_the_start_of_the_shuffle_per_third(monkeypatch):
     monkeypatch.setattr(fineweb_posq_release, "_TINY_PER_CLASS", 3)
     thirds = ("beginning", "middle", "end")
     rows = [(f"text {i % 16}", f"passage {i % 7}", [thirds[i % 3]]) for i in range(18)]
-    rows[5][2].append("beginning")  # one of two thirds may be drawn in each
+    rows[5][2].append("beginning")  # a query with two thirds may be drawn in both
     rows.append((None, "nobody asks", None))
     order = list(range(18))
     random.seed(42)
     random.shuffle(order)
-    # Of each third the first three in this order; text 0 is rows 0 and 16, text 1 rows 1 and 17.
+    # The first three of each third in this order; text 0 is rows 0 and 16, text 1 rows 1 and 17.
     drawn, texts = [], set()
     for third in thirds:
         for row in [i for i in order if third in rows[i][2]][:3]:

@@ -74,7 +74,7 @@ TO_FRENCH = TranslateSection(llm="x", source_language="eng-Latn", target_languag
 
 
 def sample() -> dict[str, pl.DataFrame]:
-    """The sample has two languages; only French is judged."""
+    """The sample has two languages; the judge gets only French."""
     names = ("language", "_id", "text", "origin", "domain", "doc_id", "length_bin", "translation")
     rows = [
         (language, f"{prefix}law/{d}", f"text of {d}", "law", "law", d, "Q1", f"texte de {d}")

@@ -18,7 +18,7 @@ from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.segments import POSITIONS, tag_myopic, tag_posq
 from psibench.text.words import tokenise
 
-# Every third has three words that its document has nowhere else; each word is in one document.
+# Every third has three words that occur only there; each word is in one document.
 FRUIT = "apple banana cherry and the damson elder figs were with grape honey imbe"
 TREES = "alder birch cedar and the dogwood elm firs were with ginkgo hazel ironwood"
 SMALL = {"n_terms": 2}
@@ -26,7 +26,7 @@ SMALL = {"n_terms": 2}
 
 @pytest.fixture
 def of_two(monkeypatch):
-    """Let words that are in one of two documents be drawn, and unlike thirds be matched."""
+    """Allow words of only one document to be drawn, and different thirds to be matched."""
     for name, value in {"MIN_DOCUMENTS": 1, "MAX_SHARE": 1.0, "MAX_SPREAD": 9.0}.items():
         monkeypatch.setattr(known_item, name, value)
 
@@ -37,7 +37,7 @@ def documents(*texts):
 
 
 def check_invariants(docs, queries, dropped, *, n_terms, queries_per_third=1):
-    """Every promise of the recipe, recomputed from the texts."""
+    """Recompute every guarantee of the recipe from the texts."""
     texts = dict(docs.select("_id", "text").iter_rows())
     stems = {doc_id: tokenise(text).stems for doc_id, text in texts.items()}
     distinct = {doc_id: set(found) for doc_id, found in stems.items()}
@@ -144,7 +144,7 @@ REPEATED = "apple banana cherry and the apple banana cherry were with apple bana
         # the first document is contained in the second
         ((FRUIT, f"{FRUIT} {TREES}", TREES), ["answerable_elsewhere"] * 3),
         ((FRUIT, FRUIT, TREES), ["answerable_elsewhere"] * 3),
-        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # signs are no words
+        (("👩\u200d🌾 🍎 🍐 🍊", FRUIT), ["text_too_short"] * 3),  # symbols are not words
         # only the first third has no unique word
         (
             (FRUIT.replace("apple banana cherry", "grape honey imbe "), TREES),

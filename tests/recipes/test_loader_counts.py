@@ -1,4 +1,4 @@
-"""What recipes drop while they load: counted, so that entered = kept + dropped in the ledger."""
+"""Items that recipes drop while loading are counted, so that the ledger balances."""
 
 import json
 
@@ -24,7 +24,7 @@ def write_lines(path, *records):
 
 
 def posir_release(folder):
-    """Of four queries one has its evidence behind its text, one no positive, one a lost one."""
+    """One of four queries has evidence beyond its text, one no positive, one a missing one."""
     asked = [("q1", [3, 7]), ("q2", [9, 9]), ("q3", [0, 2]), ("q4", [0, 2])]
     write_release(
         folder / "eng-Latn" / "game",
@@ -78,7 +78,7 @@ def documents(folder):
 
 
 def fineweb_posq_release(folder):
-    """Tiny takes a text once: of two questions with one text one is left out."""
+    """Tiny takes each text once, so it drops one of two questions with the same text."""
     record = {"question": "who?", "content": "zeta A x", "span_class": ["beginning"]}
     return {"source": write_lines(folder / "train.jsonl", record, record), "subset": "tiny"}
 
@@ -100,7 +100,7 @@ def squad_posq(folder):
 
 
 def bad_beir(folder):
-    """As `beir`; a further query has no text, and one pair is judged twice with one grade."""
+    """Like `beir`; another query has no text, and a pair is judged twice with one grade."""
     section = beir(folder)
     with (folder / "queries.jsonl").open("a") as file:
         file.write('{"_id": "q3", "text": ""}\n')
@@ -111,7 +111,7 @@ def bad_beir(folder):
 
 
 def bad_squad_posq(folder):
-    """As `squad_posq`; a third question has its answer elsewhere."""
+    """Like `squad_posq`; the answer of a third question is not at its offset."""
     section = squad_posq(folder)
     path = folder / "dev.json"
     data = json.loads(path.read_text())
@@ -122,7 +122,7 @@ def bad_squad_posq(folder):
 
 
 def bad_documents(folder):
-    """One of three files is no PDF."""
+    """One of three files is not a PDF."""
     for name in ("a", "b"):
         (folder / f"{name}.txt").write_text(f"text {name}")
     (folder / "c.pdf").write_bytes(b"%PDF-1.4 nothing")
@@ -177,5 +177,5 @@ def test_rows_dropped_while_loading_are_counted(tmp_path, recipe, counts):
     specs = {"attrition": ATTRITION, "flow": by_place(FLOW), "usage": by_place(LLM_USAGE)}
     made = {name: tmp_path / f"all-{name}.parquet" for name in specs}
     inputs = {key: [] for key in ("documents", "dropped", "flows", "usages")}
-    jobs.run(run_ledger, inputs, made, places=[place])  # which refuses rows that no stage counted
+    jobs.run(run_ledger, inputs, made, places=[place])  # refuses rows that no stage counted
     assert read_table(made["flow"], specs["flow"]).height == len(found)

@@ -1,4 +1,4 @@
-"""A release as a benchmark: published spans and lengths kept, what cannot be used dropped."""
+"""A release as a benchmark keeps published spans and lengths and drops unusable queries."""
 
 import logging
 
@@ -20,7 +20,7 @@ JUDGED = [("q1", "d1", 1), ("q2", "d2", 1)]
 
 
 def build(tmp_path, *, texts=TEXTS, asked=ASKED, judged=JUDGED, prefix_ids=False, further=None):
-    """Write a release of one dataset, with further columns of queries, and build it."""
+    """Write a release of one dataset, with additional columns of queries, and build it."""
     write_release(
         tmp_path / "eng-Latn" / "game",
         corpus=pl.DataFrame(list(texts.items()), schema=["_id", "text"], orient="row"),
@@ -110,7 +110,7 @@ def test_a_span_that_ends_beyond_its_document_is_kept(tmp_path, caplog):
 
 
 def test_the_best_grade_then_the_length_decides_the_positive(tmp_path):
-    same = {**TEXTS, "d4": "as long as it.."}  # 15 characters, as d1
+    same = {**TEXTS, "d4": "as long as it.."}  # 15 characters, like d1
     one = [ASKED[0]]
     graded = build(tmp_path / "1", asked=one, judged=[("q1", "d1", 1), ("q1", "d2", 2)])
     assert graded.queries["pos_corpus_id"].to_list() == ["d2"]
@@ -148,7 +148,7 @@ NO_SPANS = [(name, text, None, *rest) for name, text, _, *rest in ASKED]
         (ASKED, {"pos_translated_char_length": [15, 14]}, "'q2' has pos_translated_char_length 14"),
         (ASKED, {"target_position": ["end", "last"]}, "'q2' has the target_position 'last'; allow"),
         (ASKED, {"target_position": [1, 2]}, "column target_position is Int64; expected text"),
-        # no one span, and neither class nor several
+        # neither one span, nor a class, nor several spans
         (NO_SPANS, {"target_position": ["end", None]}, "pos_char_span is null in 1 of 2 rows"),
         (
             NO_SPANS,
@@ -170,7 +170,7 @@ def test_contradictory_further_columns_are_refused(tmp_path, asked, further, mes
 
 @pytest.fixture
 def places(tmp_path):
-    """Make the files of three datasets; give the section that reads those of some folders."""
+    """Write the files of three datasets; return the section that reads some folders."""
     for name in ("deu-Latn/game", "eng-Latn/game", "eng-Latn/law"):
         for table in ("corpus", "queries", "qrels"):
             (tmp_path / name / table).mkdir(parents=True)
@@ -190,7 +190,7 @@ def places(tmp_path):
             {"languages": ["eng-Latn", "deu-Latn"], "domains": ["law", "game"]},
             [("eng-Latn", "law"), ("eng-Latn", "game"), ("deu-Latn", "game")],
         ),
-        # What is to be there, or is named for one language, is not looked for.
+        # Required folders, and folders named by language, are listed even if missing.
         (
             {"languages": ["deu-Latn"], "domains": ["law"], "on_empty": "fail"},
             [("deu-Latn", "law")],

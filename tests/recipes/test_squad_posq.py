@@ -12,7 +12,7 @@ from psibench.text.lengths import count_whitespace_tokens
 
 C1, C2, C3, C4 = "zeta A x", "alpha  B x", "Only A here", "no question here"
 
-# Reading order; the question "who?" is carried by C1, C2 and, unanswerable, by C3.
+# Reading order; C1, C2 and (unanswerable) C3 have the question "who?".
 ROWS = [
     ("q1", "who?", C1, "A", 5, "art", "o"),
     ("q2", "who?", C2, "B", 7, "art", "o"),
@@ -64,7 +64,7 @@ def test_queries_are_the_answerable_questions_in_reading_order():
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        # Every context that answers the text; the unanswerable C3 (p00000) never.
+        # Every context that answers the question; never the unanswerable C3 (p00000).
         ("all", {"p00003", "p00001"}),
         # Only the last context in reading order.
         ("published", {"p00001"}),

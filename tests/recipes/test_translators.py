@@ -1,4 +1,4 @@
-"""Several translators on one sample: asked alike, joined, judged, and averaged side by side."""
+"""Several translators of one sample: requests, joining, judging and averaging."""
 
 import json
 from dataclasses import replace
@@ -158,7 +158,7 @@ OUTPUTS = ("outcomes", "usage", "rows", "dropped", "flow")
 
 
 def asked_of_file(folder, *lines, task=TRANSLATING):
-    """Ask for the sample's translations in a file of (id, language, translation); the outcomes."""
+    """Return the outcomes of the sample from a file of (id, language, translation)."""
     path = folder / "made.jsonl"
     columns = ("id", "language", "translation")
     path.write_text(

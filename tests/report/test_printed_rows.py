@@ -160,5 +160,5 @@ def test_the_leaderboard_names_the_basis_of_its_verdicts(tmp_path) -> None:
         for row in shown.rows:
             cells = dict(zip(shown.header, map(str, row), strict=True))
             intervals = [text for text in cells.values() if text.startswith("0.2") and "[" in text]
-            if "[0.000" in "".join(intervals) and f">{SENSITIVE}<" in cells["Word"]:
-                assert "against the control" in cells["Word"]
+            if "[0.000" in "".join(intervals) and f">{SENSITIVE}<" in cells["Verdict"]:
+                assert "against the control" in cells["Verdict"]

@@ -83,8 +83,8 @@ def test_a_figure_per_probe_and_the_psi_of_its_model(page):
     weights = "0 if all sentences have the same weight"
     assert titles == [
         ("Insertion: how far the vector moves", "By size and position"),
-        ("Moved evidence: cosine, less the document&#39;s mean", moved),
-        ("Moved evidence: nDCG@10, less the document&#39;s mean", moved),
+        ("Moved evidence: cosine minus the document&#39;s mean", moved),
+        ("Moved evidence: nDCG@10 minus the document&#39;s mean", moved),
         ("Regression: importance − 1", weights),
         ("Regression, shuffled: importance − 1", weights),
     ]

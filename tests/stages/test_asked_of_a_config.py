@@ -1,4 +1,4 @@
-"""What an `ask` job reads of the config it was given: whom it asks what, and the prices."""
+"""Settings that an `ask` job reads from its config: model, section and prices."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_task_gets_its_model_and_section_from_the_config(task, llm, part):
     found, prices = asked(task)
     assert part.items() <= found.section.model_dump().items()
     assert (found.task.name, found.llm_id) == (task, llm)
-    # The stand-in is a shipped one, with the concurrency that all have.
+    # The stand-in is shipped and has the default concurrency.
     assert found.llm.asking.concurrency == (7 if llm == "own" else 32)
     assert prices["mine"].output_usd == 2.0
-    assert prices["gpt-4o-mini"].output_usd == 0.6  # a shipped one
+    assert prices["gpt-4o-mini"].output_usd == 0.6  # a shipped price

@@ -1,4 +1,4 @@
-"""The two stages that turn replies of a translator into a translated benchmark."""
+"""The two stages that make a translated benchmark from a translator's replies."""
 
 import jobs
 import polars as pl
@@ -27,7 +27,7 @@ REFUSAL = "Извините, но я не могу перевести этот �
 
 
 class Domain:
-    """A domain of documents d0, d1, ... with one query each, translated as told."""
+    """A domain of documents d0, d1, ... with one query each, and the given translations."""
 
     def __init__(self, folder, documents, queries, *, originals=None, judged=(), on_empty="fail"):
         self.folder, self.judged, self.on_empty = folder, list(judged), on_empty
@@ -51,7 +51,7 @@ class Domain:
         return {name: self.path(name) for name in names}
 
     def run(self, function, inputs, outputs, *, name, step, **values):
-        """Run a stage that counts what it dropped; the tables of both are of a name."""
+        """Run a stage that writes dropped and flow tables named after it."""
         outputs |= {kind: self.path(f"{name}.{kind}") for kind in ("dropped", "flow")}
         place = {"unit": "queries", "step": step}
         jobs.run(function, inputs, outputs, **PLACE, **values, place=place, on_empty=self.on_empty)
@@ -72,7 +72,7 @@ class Domain:
             pos_char_length=48,
             pos_token_length=9,
             target_position=pl.lit("beginning"),
-            answer=pl.lit("the sea"),  # what the recipe knows besides
+            answer=pl.lit("the sea"),  # another column of the recipe
         )
         qrels = asked.select(
             pl.col("_id").alias("query-id"),
@@ -147,7 +147,7 @@ def asked(n, **others):
     return queries | {int(key[1:]): value for key, value in others.items()}
 
 
-def test_parts_are_joined_prefixes_go_and_suspects_are_marked(tmp_path):
+def test_marking_joins_parts_removes_prefixes_and_finds_suspects(tmp_path):
     domain = Domain(
         tmp_path,
         {
@@ -186,7 +186,7 @@ def test_parts_are_joined_prefixes_go_and_suspects_are_marked(tmp_path):
     assert {"prefixes.yaml", "refusals.yaml"} <= set(record["inputs"])
 
 
-def test_what_is_switched_off_is_left_alone(tmp_path):
+def test_disabled_steps_change_nothing(tmp_path):
     text = "Here is the translation:\n" + REFUSAL
     domain = Domain(tmp_path, {0: [text]}, asked(1))
     made = domain.mark(prefixes=False, refusals=False)
@@ -196,7 +196,7 @@ def test_what_is_switched_off_is_left_alone(tmp_path):
     assert (corpus.height, queries.height) == (1, 1)
 
 
-def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tmp_path):
+def test_items_without_a_part_are_dropped_with_their_queries(tmp_path):
     documents = {
         0: [SENTENCE, None],
         1: [SENTENCE],
@@ -221,10 +221,10 @@ def test_an_item_that_lacks_a_part_is_dropped_and_queries_with_their_document(tm
     domain.balance("mark")
 
 
-def test_no_translated_query_is_an_error_that_says_why(tmp_path):
+def test_losing_all_queries_is_an_error_with_reasons(tmp_path):
     domain = Domain(tmp_path, {0: [None], 1: [SENTENCE]}, asked(2, q1=[None]))
     message = (
-        r"domain law: none of 2 queries is left in rus-Cyrl; "
+        r"domain law: 0 of 2 queries are left in rus-Cyrl; "
         r"documents dropped: untranslated 1 \(.*\); "
         r"queries dropped: positive_removed 1 \(.*'document d0'\), untranslated 1 \(.*\)"
     )
@@ -232,7 +232,7 @@ def test_no_translated_query_is_an_error_that_says_why(tmp_path):
         domain.mark()
 
 
-def test_a_domain_that_cleaning_empties_is_left_with_counts_and_reasons(tmp_path):
+def test_an_emptied_domain_keeps_counts_and_reasons(tmp_path):
     domain = Domain(tmp_path, {0: [None], 1: [SENTENCE]}, asked(2, q1=[None]), on_empty="drop")
     assert domain.mark()["_id"].to_list() == ["d1"]  # a document without a query
     domain.judge()
@@ -247,12 +247,12 @@ def test_a_domain_that_cleaning_empties_is_left_with_counts_and_reasons(tmp_path
     domain.balance("clean")
 
 
-def test_refusals_leave_before_lengths_are_compared(tmp_path):
+def test_refusals_are_removed_before_lengths_are_compared(tmp_path):
     # 40 words each but: d8 a refusal of 8 words, d9 twice as long
     documents = {i: [" ".join([SENTENCE] * 5)] for i in range(8)}
     documents |= {8: [REFUSAL], 9: [" ".join([SENTENCE] * 10)]}
     documents[7] = [" ".join([SENTENCE] * 5) + " да"]  # 41 words
-    # q2 has another positive, d9; what is judged 0 is none
+    # q2 has a second positive, d9; a judgement of 0 is no positive
     judged = [("q2", "d9", 1), ("q3", "d9", 0), ("q3", "d0", 0)]
     domain = Domain(tmp_path, documents, asked(10, q1=[REFUSAL]), judged=judged)
     domain.mark()
@@ -278,7 +278,7 @@ def test_refusals_leave_before_lengths_are_compared(tmp_path):
     domain.balance("clean")
 
 
-def test_queries_keep_everything_of_the_original_but_their_text(tmp_path):
+def test_only_the_text_of_queries_changes(tmp_path):
     original = "The river flows through the town and to the sea. It is long and deep and very old."
     text = f"{SENTENCE} Она длинная, глубокая и очень старая."
     domain = Domain(tmp_path, {0: [text], 1: [REFUSAL]}, asked(2), originals=[original] * 2)

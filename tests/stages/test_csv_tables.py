@@ -1,4 +1,4 @@
-"""Any table as CSV: what a spreadsheet or a shell can read, and what has to become text for it."""
+"""Any table as CSV for spreadsheets and shells; nested values become text."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ def test_lists_and_structs_become_json_and_bytes_hexadecimal_digits(tmp_path):
         "_id": "q1",
         "span": "[0, 3]",
         "pair": "[1, 2]",
-        "names": '["ü", "b,𝒳"]',  # as they are, not in escapes
+        "names": '["ü", "b,𝒳"]',  # without escapes
         "key": "00ff",
         "place": '{"start": 1, "ids": ["a"]}',
     }
@@ -59,7 +59,7 @@ def test_numbers_have_six_decimals_and_nulls_are_empty(tmp_path):
         ("table.csv", b"a,b\n1,2\n", "table.csv: not a Parquet file; give the .parquet"),
     ],
 )
-def test_what_is_no_parquet_table_is_refused_and_nothing_written(tmp_path, name, content, message):
+def test_files_other_than_parquet_tables_are_refused(tmp_path, name, content, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):

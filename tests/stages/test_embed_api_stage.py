@@ -68,12 +68,12 @@ def entry_of(server, style="voyage", **fields) -> EmbeddingApiModel:
 
 
 def config_of(entry):
-    """A config whose registry has the model, as a workflow is started with one."""
+    """Return the workflow's config with the model in its registry."""
     return {"registry": {"m": entry.model_dump(mode="json", exclude_unset=True)}}
 
 
 def embed_all(folder, entry, *, domains=("a",), storage="float32"):
-    """Run the stage on domains whose tables lie in ``folder``; returns both of its tables."""
+    """Run the stage on domains with tables in ``folder``; returns its two tables."""
     job = jobs.made(
         "embed_api",
         {
@@ -100,7 +100,7 @@ def store_of(folder, entry) -> EmbeddingStore:
     return EmbeddingStore(folder / "store" / "embeddings" / "m", fingerprint, storage="float32")
 
 
-def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_path, server):
+def test_vectors_have_unit_length_and_equal_texts_are_sent_once(tmp_path, server):
     write_texts(tmp_path / "a")
     entry = entry_of(server, price=2.0)
     table, used = embed_all(tmp_path, entry)
@@ -116,7 +116,7 @@ def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_pat
     assert sorted(texts_asked(server)) == sorted({*DOCUMENTS.values(), *QUESTIONS.values()})
     kinds = [body["input_type"] for _, body, _ in server.stand_in.asked]
     assert kinds == ["document", "document", "query"]
-    # The service counts words and marks: 9 + 10 + 10 of three documents, 3 + 5 of two queries.
+    # The service counts words and marks: 9 + 10 + 10 in three documents, 3 + 5 in two queries.
     assert paid_tokens(tmp_path / "store" / "embeddings" / "m") == 37
     n_tokens = table.unique("key")["n_tokens"].sum()
     assert (used["texts"], used["tokens"]) == (5, n_tokens)
@@ -127,7 +127,7 @@ def test_the_table_points_at_unit_vectors_and_equal_texts_are_asked_once(tmp_pat
     assert record["revisions"]["model:m"].startswith("embed-1, tokenizer sha256:")
 
 
-def test_a_long_text_is_sent_as_far_as_the_model_reads(tmp_path, server):
+def test_a_long_text_is_cut_before_sending(tmp_path, server):
     long = " ".join(f"word{n}" for n in range(30))
     write_texts(tmp_path / "a", {"d1": long}, {})
     table, _ = embed_all(tmp_path, entry_of(server, document_prompt="note: "))
@@ -137,7 +137,7 @@ def test_a_long_text_is_sent_as_far_as_the_model_reads(tmp_path, server):
     assert table["n_tokens"].to_list() == [16]
 
 
-def test_a_second_run_asks_nothing_and_needs_no_key(tmp_path, server, monkeypatch):
+def test_a_second_run_sends_nothing_and_needs_no_key(tmp_path, server, monkeypatch):
     write_texts(tmp_path / "a")
     entry = entry_of(server, key_env="EMBEDDING_KEY", price=1.0)
     monkeypatch.setenv("EMBEDDING_KEY", "some-key-of-mine")
@@ -146,7 +146,7 @@ def test_a_second_run_asks_nothing_and_needs_no_key(tmp_path, server, monkeypatc
     monkeypatch.delenv("EMBEDDING_KEY")
     again, used_again = embed_all(tmp_path, entry)
     assert again.equals(first)
-    assert used_again == used  # also of vectors that were stored before
+    assert used_again == used  # includes vectors that were stored before
     assert len(server.stand_in.asked) == n_asked
     (tmp_path / "b").mkdir()
     write_texts(tmp_path / "b", questions={"q9": "a new question"})
@@ -154,13 +154,13 @@ def test_a_second_run_asks_nothing_and_needs_no_key(tmp_path, server, monkeypatc
         embed_all(tmp_path, entry, domains=("a", "b"))
 
 
-def test_a_budget_ends_the_job_and_a_larger_one_goes_on_with_the_rest(tmp_path, server):
+def test_a_job_beyond_its_budget_resumes_with_a_larger_one(tmp_path, server):
     documents = {f"d{n}": f"word{n} one two three four five six" for n in range(40)}
     write_texts(tmp_path / "a", documents, {})
     entry = entry_of(server, price=1e6, budget_usd=150, concurrency=1)
     with pytest.raises(BudgetReachedError, match="budget_usd 150"):
         embed_all(tmp_path, entry)
-    # A request has 14 tokens by the service; the next one is counted at ours before it leaves.
+    # The service counts 14 tokens per request; psibench's count applies until it answers.
     done = len(texts_asked(server))
     assert 0 < done < 40
     table, used = embed_all(tmp_path, entry.model_copy(update={"budget_usd": 1000.0}))
@@ -178,14 +178,14 @@ def test_texts_are_read_block_by_block_and_may_be_stored_in_half_precision(
     table, _ = embed_all(tmp_path, entry_of(server), storage="float16")
     assert table["_id"].to_list() == [*DOCUMENTS, *QUESTIONS]
     assert sorted(texts_asked(server)) == sorted({*DOCUMENTS.values(), *QUESTIONS.values()})
-    assert len(server.stand_in.asked) == 4  # a document a block; the fourth is stored by then
+    assert len(server.stand_in.asked) == 4  # one document per block; the fourth is stored already
     fingerprint = read_provenance(tmp_path / "encodings.parquet")["params"]["fingerprint"]
     found = open_store("m", store=tmp_path / "store", fingerprint=fingerprint)
     halves = unit(DOCUMENTS["d3"]).astype(np.float32).astype(np.float16)
     np.testing.assert_array_equal(found.load([table["key"][0]]).values[0], halves)
 
 
-def test_texts_without_a_visible_character_are_not_asked_and_get_zeros(tmp_path, server):
+def test_blank_texts_are_not_sent_and_get_zeros(tmp_path, server):
     write_texts(tmp_path / "a", {"d1": "some words", "d2": " \n", "d3": ""}, {})
     table, _ = embed_all(tmp_path, entry_of(server))
     assert texts_asked(server) == ["some words"]
@@ -196,7 +196,7 @@ def test_texts_without_a_visible_character_are_not_asked_and_get_zeros(tmp_path,
         embed_all(tmp_path, entry_of(server, version="b"), domains=("b",))
 
 
-def test_another_model_behind_the_same_entry_is_noticed(tmp_path, server):
+def test_another_model_behind_the_same_entry_is_refused(tmp_path, server):
     write_texts(tmp_path / "a")
     write_texts(tmp_path / "b", {**DOCUMENTS, "d9": "a new text"}, {})
     embed_all(tmp_path, entry_of(server))
@@ -235,7 +235,7 @@ def wait_for_answers(server, n: int, process) -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number):
+def test_a_killed_job_repeats_only_pending_requests(tmp_path, number):
     documents = {f"d{n}": f"word{n} one two" for n in range(160)}
     write_texts(tmp_path / "a", documents, {})
     with EmbeddingServer(EmbeddingStandIn(delay_s=0.04)) as server:
@@ -249,11 +249,11 @@ def test_a_killed_job_asks_nothing_again_but_what_was_under_way(tmp_path, number
         embed_all(tmp_path, entry_of(server, concurrency=2, price=1.0))
         asked = texts_asked(server)
     assert set(asked) == set(documents.values())
-    # SIGTERM: what is under way is waited for. SIGKILL: two requests of two texts under way, and
-    # those of an unfinished part.
+    # SIGTERM waits for pending requests. SIGKILL loses two pending requests of two texts, and
+    # the answers of an unfinished part.
     most = {signal.SIGTERM: 0, signal.SIGKILL: 2 * (2 + embed_api.REQUESTS_PER_PART)}[number]
     assert len(asked) - 160 <= most
-    # Three tokens a text, by the service; what a killed job did not store is not known.
+    # Three tokens per text by the service; answers that a killed job did not store are unknown.
     paid = paid_tokens(tmp_path / "store" / "embeddings" / "m")
     assert 3 * 160 <= paid <= 3 * len(asked)
 
@@ -264,7 +264,7 @@ def shipped() -> dict[str, EmbeddingApiModel]:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_every_shipped_entry_speaks_its_services_language(tmp_path, name, monkeypatch):
+def test_every_shipped_entry_fits_its_services_format(tmp_path, name, monkeypatch):
     entry = shipped()[name]
     style = HOSTS[urlsplit(entry.url).hostname]
     monkeypatch.setenv(entry.key_env, "some-key-of-mine")

@@ -1,4 +1,4 @@
-"""A domain without queries, or without documents too: no stage stops, no figure changes."""
+"""Domains without queries or documents stop no stage and change no number."""
 
 import jobs
 import pytest
@@ -39,7 +39,7 @@ POSITIVES = {"q1": "d1", "q2": "d2"}
 
 
 class Language:
-    """The tables of the domains of one language, and every stage after them."""
+    """Tables of the domains of one language, and all stages that use them."""
 
     def __init__(self, folder, domains):
         self.folder, self.domains = folder, list(domains)
@@ -57,7 +57,7 @@ class Language:
         return self.folder / f"{name}.parquet"
 
     def run(self, function, inputs, outputs, *, given=None, **values):
-        """Run a stage that writes ``outputs``: by name, the name of the file."""
+        """Run a stage; ``outputs`` maps names to file names."""
         written = {name: self.path(file) for name, file in outputs.items()}
         place = {"domains": self.domains, "query_lang": LANGUAGE, "corpus_lang": LANGUAGE}
         place |= {"benchmark": "b", "store": self.folder / "store"}
@@ -133,7 +133,7 @@ def test_an_empty_domain_does_not_change_other_domains(tmp_path, kind):
         assert read_table(uneven.path(name), RUN).equals(read_table(by_hand.path(name), RUN))
     psi = uneven.score()
     assert psi.equals(by_hand.score())
-    assert set(psi["domain"]) == {"all"}  # of one domain with queries
+    assert set(psi["domain"]) == {"all"}  # only one domain has queries
     counts = uneven.statistics()
     assert (counts["a", "n_queries"], counts["all", "n_queries"]) == (0, 2)
     similar = read_table(uneven.path("similarity"), DOMAIN_SIMILARITY)
@@ -142,7 +142,7 @@ def test_an_empty_domain_does_not_change_other_domains(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", EMPTY)
-def test_a_language_without_queries_is_left_out_of_averages(tmp_path, kind):
+def test_averages_omit_languages_without_queries(tmp_path, kind):
     language = Language(tmp_path / "empty", {"a": EMPTY[kind], "b": EMPTY[kind]})
     language.search()
     psi = language.score()

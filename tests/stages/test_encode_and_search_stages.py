@@ -79,7 +79,7 @@ def ranking(run: pl.DataFrame, query: str) -> list[str]:
     return run.filter(pl.col("query_id") == query).sort("rank").get_column("doc_id").to_list()
 
 
-def test_encodings_name_every_text_once_with_what_the_model_saw(tmp_path):
+def test_encodings_have_every_text_once_with_its_visible_part(tmp_path):
     frame = encode(tmp_path, sentence_transformer(max_tokens=8))
     assert frame.select("role", "domain", "_id").rows() == [
         ("document", "a", "d3"),
@@ -117,19 +117,17 @@ def test_encoded_texts_are_searched_with_ties_by_id(tmp_path, entry):
     assert scores[0] == scores[1]
 
 
-def test_encoding_again_asks_the_model_nothing(tmp_path, caplog):
+def test_encoding_again_uses_only_stored_vectors(tmp_path, caplog):
     caplog.set_level("INFO")
     first = encode(tmp_path, STATIC)
-    assert "encoded 5 of 5 texts" in caplog.text  # of six two are equal
+    assert "encoded 5 of 5 texts" in caplog.text  # two of the six are equal
     caplog.clear()
     assert encode(tmp_path, STATIC, output="again.parquet").equals(first)
     assert "encoded 0 of 5 texts" in caplog.text
 
 
-@pytest.mark.parametrize("block_mib", [8, 0])  # documents are in memory, or read block by block
-def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
-    tmp_path, block_mib
-):
+@pytest.mark.parametrize("block_mib", [8, 0])  # documents in memory, or read in blocks
+def test_a_search_uses_only_the_benchmarks_texts(tmp_path, block_mib):
     write_texts(tmp_path / "a")
     write_texts(tmp_path / "b", {"d1": "Rivers.", "x": "Water of rivers."}, {"q9": "river"})
     encode(tmp_path, STATIC, domains=("a", "b"))
@@ -139,7 +137,7 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
     corpora, queries = zip(one, other, strict=True)
     own = {"own_corpus": corpora, "own_queries": queries}
     run = search(tmp_path, STATIC, domains=("a", "b"), block_mib=block_mib, own=own)
-    # d1 is gone in one domain and there in the other.
+    # d1 is missing in one domain and present in the other.
     assert ranking(run, "q1") == ["d0", "d2", "d3"]
     assert ranking(run, "q9") == ["d1"]
     assert set(run["query_id"]) == {"q1", "q9"}
@@ -151,7 +149,7 @@ def test_of_the_encodings_of_a_wider_view_only_a_benchmarks_own_texts_take_part(
         assert record["queries_by"] == "people"
 
 
-def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_path):
+def test_lexical_search_omits_documents_without_a_shared_term(tmp_path):
     write_texts(tmp_path / "a")
     run = search_by_terms(tmp_path)
     assert ranking(run, "q1") == ["d1", "d0"]
@@ -160,8 +158,8 @@ def test_lexical_search_ranks_ties_by_id_and_leaves_out_what_shares_no_term(tmp_
 
 
 @pytest.mark.parametrize("is_lexical", [True, False])
-def test_a_query_in_the_corpus_takes_no_rank_of_its_own_ranking(tmp_path, is_lexical):
-    # Queries q1 and d2 are documents of the corpus, as ArguAna's; each shares "river" with all.
+def test_a_query_in_the_corpus_takes_no_rank(tmp_path, is_lexical):
+    # Queries q1 and d2 are also documents, like in ArguAna; each shares "river" with all.
     texts = {"q1": "river one", "d2": "river two", "d3": "river three", "d4": "river four"}
     write_texts(tmp_path / "a", texts, {key: texts[key] for key in ("q1", "d2")})
     if is_lexical:

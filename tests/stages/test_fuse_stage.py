@@ -1,4 +1,4 @@
-"""Runs of several models as one, and what these read of the documents."""
+"""Fusion of several models' runs, and the part of the documents that they read."""
 
 import jobs
 import polars as pl
@@ -41,7 +41,7 @@ def test_reciprocal_rank_fusion_adds_up_the_ranks():
     ]
 
 
-def test_mirrored_ranks_are_a_tie_that_the_id_decides():
+def test_mirrored_ranks_tie_and_are_ordered_by_id():
     runs = [
         run_of(*(("q", doc, -place) for place, doc in enumerate(order)))
         for order in (["d2", "d3", "d1"], ["d3", "d1", "d2"], ["d1", "d2", "d3"])
@@ -95,7 +95,7 @@ def fuse_files(folder, *, reads_all: bool) -> dict[str, int]:
     return dict(read_table(paths["seen"], SEEN).select("query_id", "visible_char_end").iter_rows())
 
 
-def test_of_a_positive_is_seen_what_any_of_the_models_saw_and_the_run_is_cut_at_its_depth(tmp_path):
+def test_a_fused_run_sees_what_any_model_saw(tmp_path):
     assert fuse_files(tmp_path, reads_all=True) == {"q": 50, "s": 60, "r": 80}
     assert fuse_files(tmp_path, reads_all=False) == {"q": 30, "s": 40, "r": 7}
     run = read_table(tmp_path / "run.parquet", RUN)

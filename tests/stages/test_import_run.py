@@ -1,4 +1,4 @@
-"""Runs from outside become run tables, ranked by the project's rule."""
+"""Foreign runs become run tables, ranked by psibench's rule."""
 
 import json
 import logging
@@ -144,7 +144,7 @@ def test_positives_have_their_ids_in_the_corpus_language(tmp_path):
 
 
 def test_a_document_with_the_querys_id_is_not_ranked(tmp_path):
-    # Of a file that ranks each query's own document first; top_k counts what is left.
+    # The file ranks the document with the query's id first; top_k counts the others.
     rows = {"game": [("a", "a", 9.0), ("a", "b", 2.0), ("a", "c", 1.0)]}
     per_domain(tmp_path, rows)
     found = imported(

@@ -13,7 +13,7 @@ from psibench.tables.atomic import atomic_path, is_full, write_whole
 
 @pytest.fixture(autouse=True)
 def _own_logging(monkeypatch):
-    """Give the root logger, the environment and torch's threads back as they were."""
+    """Restore the root logger, the environment and torch's threads."""
     root = logging.getLogger()
     handlers, level, threads = root.handlers, root.level, torch.get_num_threads()
     monkeypatch.setattr(os, "environ", dict(os.environ))
@@ -55,7 +55,7 @@ def test_a_job_bounds_the_threads_of_the_numeric_libraries():
 
 
 @pytest.mark.parametrize(("own", "policy"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_that_wait_sleep_unless_the_user_says_otherwise(monkeypatch, own, policy):
+def test_waiting_threads_sleep_unless_the_user_sets_otherwise(monkeypatch, own, policy):
     monkeypatch.setenv("OMP_WAIT_POLICY", own or "")
     if own is None:
         monkeypatch.delenv("OMP_WAIT_POLICY")

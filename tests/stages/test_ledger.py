@@ -1,4 +1,4 @@
-"""The ledger: what the steps of a domain dropped, against what they counted."""
+"""The ledger compares the items that a domain's steps dropped with their counts."""
 
 import jobs
 import polars as pl
@@ -23,7 +23,7 @@ SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="s
 
 
 class Domain:
-    """A folder with the tables of one domain's steps; makes its ledger."""
+    """A folder with the tables of a domain's steps; makes the ledger."""
 
     def __init__(self, folder) -> None:
         self.folder, self.dropped, self.flow = folder, [], []
@@ -37,7 +37,7 @@ class Domain:
         return path
 
     def step(self, name, rows, counts=None, *, place=0):
-        """One step's tables; without counts it is a source's."""
+        """Write a step's tables; without counts, the tables of a source."""
         frame = as_attrition(dropped_frame(rows), language="eng-Latn", domain="law")
         self.dropped.append(self._write(f"{name}.dropped", frame, ATTRITION))
         if counts is not None:
@@ -63,7 +63,7 @@ REFUSED = Dropped("generate", "questions", "d0-q1", "d0", "blank_question", "?",
 def test_the_ledger_has_all_steps_and_length_bins(tmp_path):
     domain = Domain(tmp_path)
     domain.step("documents", [SOURCE_ROW])
-    # Two steps given in the wrong order; two units of which one loses none.
+    # Two steps in the wrong order; two units, one of them without losses.
     domain.step("generate", [REFUSED], [Flow("chunks", 3, 3), Flow("questions", 2, 1)], place=2)
     domain.step("summarise", [BLANK], [Flow("documents", 2, 1)], place=1)
     dropped, flow, usage = domain.ledger()
@@ -93,7 +93,7 @@ def test_a_step_with_inconsistent_counts_is_refused(tmp_path):
     assert not (tmp_path / "attrition.parquet").exists()
 
 
-def test_a_row_lost_doubled_or_moved_is_caught():
+def test_lost_doubled_and_moved_rows_are_found():
     row = Dropped("one", "questions", "q1", "d0", "r")
     counts = [("one", Flow("questions", 2, 1)), ("two", Flow("questions", 1, 1))]
     flow = pl.concat(flow_frame(stage, place, [n]) for place, (stage, n) in enumerate(counts))
@@ -114,7 +114,7 @@ def test_a_row_lost_doubled_or_moved_is_caught():
 
 
 def write_cells(folder, n_queries):
-    """Tables of two domains of a language, with so many queries of two each."""
+    """Tables of two domains of a language, with the given numbers of queries."""
     place = {"lang": "eng-Latn", "domains": list(n_queries), "documents": [], "usage": []}
     place |= {"dropped": [], "flow": [], "queries": []}
     for domain, n in n_queries.items():
@@ -147,7 +147,7 @@ def write_cells(folder, n_queries):
         ({"law": 0, "art": 1}, "fail", r"no query is left in some domains \(on_empty: fail\); .*"),
     ],
 )
-def test_nothing_left_is_refused_with_what_each_step_kept(tmp_path, n_queries, on_empty, message):
+def test_an_empty_result_is_refused_with_each_steps_counts(tmp_path, n_queries, on_empty, message):
     tables, places, outputs = write_cells(tmp_path, n_queries)
     said = r"\n  eng-Latn, law: load 2 -> 0 queries \(no_positive 2\)"
     with pytest.raises(InputError, match=message + said):

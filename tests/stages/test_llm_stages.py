@@ -1,4 +1,4 @@
-"""Stages ask, gather and assemble, on a task that is as small as can be."""
+"""Stages ask, gather and assemble, on a minimal task."""
 
 import json
 import logging
@@ -56,7 +56,7 @@ def items(tables, section):
 
 
 def rows_of(tables, section, replies):
-    """Keep the answers yes; no is dropped as an item of the same unit."""
+    """Keep the answers yes; drop the answers no as items of the same unit."""
     kept, refused = [], []
     for reply in replies:
         if reply.value["verdict"] == "yes":
@@ -108,7 +108,7 @@ ASKED = {
     "dropped": ATTRITION,
     "flow": FLOW,
 }
-"""What a job writes, below the folder of its shard."""
+"""Outputs of a job, below the folder of its shard."""
 
 
 def ask(folder, *, shard="", prices=None, **changes):
@@ -138,7 +138,7 @@ def test_outcomes_follow_the_items_and_have_usage(folder):
     assert verdicts == ["yes", "no", "yes", "yes"]
     (used,) = read_table(table(folder, "usage"), LLM_USAGE).to_dicts()
     assert used["n_items"] == used["n_ok"] == 4
-    assert used["n_requests"] == 3  # a and d ask the same
+    assert used["n_requests"] == 3  # a and d make the same request
     assert (used["input_tokens"], used["output_tokens"]) == (60, 27)  # words and single marks
     record = read_provenance(table(folder, "outcomes"))
     assert record["queries_by"] == "llm:stand-in/rules"
@@ -147,7 +147,7 @@ def test_outcomes_follow_the_items_and_have_usage(folder):
 
 
 def reply_with(monkeypatch, form):
-    """Let the stand-in put its replies into a form, with the draft `no` in it."""
+    """Make the stand-in put its replies into a form with the draft `no`."""
 
     def complete_so(body, rng):
         data = complete(body, rng)
@@ -168,7 +168,7 @@ def test_thoughts_around_replies_are_counted_in_the_log(folder, monkeypatch, cap
 
 
 def test_replies_that_cannot_be_parsed_are_counted(folder, monkeypatch, capsys):
-    # Three requests (a and d ask the same), each with two further samples; b's draft is its answer.
+    # Three requests (a and d make the same), each sampled three times; b's draft is its answer.
     reply_with(monkeypatch, "{} No, wait: {}")
     assert ask(folder)["status"].to_list() == ["malformed", "ok", "malformed", "malformed"]
     warned = capsys.readouterr().err
@@ -189,7 +189,7 @@ def test_the_budget_includes_stored_answers(folder):
     ask(folder)
     (used,) = read_table(table(folder, "usage"), LLM_USAGE).to_dicts()
     (folder / "prompt.md").write_text(TEMPLATE + "!")
-    price = Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")  # a dollar a token
+    price = Price(input_usd=1e6, output_usd=0, as_of="2026-01-01")  # a dollar per token
     limited = {"budget_usd": used["input_tokens"] + 1, "sampling": {"max_output_tokens": 9}}
     with pytest.raises(BudgetReachedError, match=rf"\({used['input_tokens']}\.0000 USD spent"):
         ask(folder, prices={"stand-in/rules": price}, **limited)
@@ -261,7 +261,7 @@ def test_two_shards_give_the_rows_of_one_job(folder):
         counts = [pl.read_parquet(table(folder, name, shard)) for shard in shards]
         summed = pl.concat(counts).select(pl.col(pl.Int64, pl.Int32).exclude("step").sum())
         whole = pl.read_parquet(table(folder, name)).select(summed.columns)
-        # Documents a and d have one text: a shard asks about each, one job about both at once.
+        # Documents a and d have one text: two shards request it twice, one job once.
         same = [one for one in summed.columns if "tokens" not in one and one != "n_requests"]
         assert summed.select(same).rows() == whole.select(same).rows(), name
 
@@ -292,7 +292,7 @@ def test_a_task_that_keeps_nothing_gives_a_warning(folder, monkeypatch, capsys):
 
 
 def refusing(n_refused):
-    """Ask as `ask_all` does, but for the first items, whose requests the server refuses."""
+    """Ask like `ask_all`, but let the server refuse the first requests."""
     real = stage_module.ask_all
 
     def asked(requests, llm, *, on_outcome, **options):

@@ -1,4 +1,4 @@
-"""From translated corpora to the tables of translation quality, on tiny tables."""
+"""From translated corpora to tables of translation quality, on tiny tables."""
 
 import jobs
 import polars as pl
@@ -23,7 +23,7 @@ DOMAINS = ["law", "game"]
 
 
 def write_corpora(path, language, lengths):
-    """Write a corpus of both domains."""
+    """Write a corpus with both domains."""
     rows = [
         (language, domain, name, f"{domain} {name}, {language}", 9, 2, n_tokens)
         for domain in DOMAINS
@@ -36,9 +36,9 @@ def write_corpora(path, language, lengths):
 
 
 def draw(tmp_path, kept):
-    """Draw one document of each stratum; ``kept`` are those of each language."""
+    """Draw one document per stratum; ``kept`` has the documents of each language."""
     source = write_corpora(tmp_path / "eng.parquet", "eng-Latn", LENGTHS)
-    # Lengths of the translation say nothing: those of the source make the strata.
+    # The strata use the lengths of the source, not of the translation.
     corpora = [
         write_corpora(tmp_path / f"{lang}.parquet", lang, dict.fromkeys(reversed(names), 1))
         for lang, names in kept.items()
@@ -56,7 +56,7 @@ def draw(tmp_path, kept):
     return read_table(output, DOCUMENTS)
 
 
-def test_a_sample_has_documents_of_every_domain_and_length_beside_their_translations(tmp_path):
+def test_a_sample_covers_every_domain_and_length(tmp_path):
     # cleaning removed a from one language, d from the other
     frame = draw(tmp_path, {"fra-Latn": "bcd", "deu-Latn": "bc"})
     assert frame.select("language", "domain", "doc_id", "length_bin").rows() == [
@@ -89,7 +89,7 @@ GIVEN = {
 
 
 def assess(tmp_path, *human):
-    """What the model graded, and rows of files with people's grades of domain law."""
+    """Return the model's grades, and rows of files with human grades of domain law."""
     paths = []
     for language, given in GIVEN.items():
         rows = [(f"law/{d}", "law", d, "Q1", *four) for d, four in given.items()]
@@ -108,7 +108,7 @@ def assess(tmp_path, *human):
     return [read_table(outputs[name], spec) for name, spec in specs.items()]
 
 
-def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_path, caplog):
+def test_human_grades_outside_the_sample_are_counted(tmp_path, caplog):
     german = ("a,4,5,3,5", "b,3,2,5,4", "c,1,1,1,1", "gone,1,1,1,1")
     rows = [f"deu-Latn,law,{row}\n" for row in german] + ["fra-Latn,law,a,2,2,2,5\n"]
     quality, agreement = assess(tmp_path, "".join(rows))
@@ -131,16 +131,15 @@ def test_people_are_compared_and_a_document_outside_the_sample_is_counted(tmp_pa
     # the four together, all languages: 12 pairs; differences 1 0 2 0, 0 2 0 0, 0 0 0 3
     assert row_of("all", "all")[:4] == (12, 8, 9 / 12, 8 / 12)
     assert list(dict.fromkeys(agreement["language"])) == ["all", "deu-Latn", "fra-Latn"]
-    assert "1 of 5 documents are not in the quality sample" in caplog.text
-    assert "the first: deu-Latn, law, gone" in caplog.text
+    assert "ignoring 1 of 5 documents, which are not in the quality sample" in caplog.text
+    assert "first: deu-Latn, law, gone" in caplog.text
     inputs = read_provenance(tmp_path / "agreement.parquet")["inputs"]
     assert any(path.endswith("human0.csv") for path in inputs)
 
 
-def test_a_file_about_no_document_of_the_sample_is_refused(tmp_path):
+def test_human_grades_without_sampled_documents_are_refused(tmp_path):
     said = (
-        "human1.csv: none of its 1 documents is in the quality sample; "
-        "the first: deu-Latn, sports, a"
+        "human1.csv: none of its 1 documents is in the quality sample; first: deu-Latn, sports, a"
     )
     with pytest.raises(InputError, match=said):
         assess(tmp_path, "deu-Latn,law,a,5,4,4,4\n", "deu-Latn,sports,a,1,1,1,1\n")

@@ -1,4 +1,4 @@
-"""A first stage's best documents in the order of a reranker."""
+"""A reranker orders the best documents of a first stage."""
 
 import jobs
 import polars as pl
@@ -74,11 +74,11 @@ class Project:
         return read_table(self.folder / "run", RUN)
 
 
-def test_the_best_are_reranked_and_the_others_follow_in_their_order(tmp_path):
+def test_reranked_documents_precede_the_others_in_order(tmp_path):
     run = Project(tmp_path).rerank(PairReranker("a", SCORES))
     assert run.filter(query_id="q1").get_column("doc_id").to_list() == ["d2", "d1", "d3", "d4"]
     assert run.filter(query_id="q1").get_column("score").to_list() == pytest.approx(
-        # Raw scores; what is below them is less than the last by one and its rank.
+        # Raw scores; each following document gets the last score minus 1 minus its rank.
         [9.0, 1.0, 1 - 1 - 3, 1 - 1 - 4]
     )
     for name in ("run", "seen"):
@@ -96,8 +96,8 @@ class LogitReranker(PairReranker):
 
 
 @pytest.mark.parametrize("scale", [1e-6, -1e9, 1e30])
-def test_whatever_the_size_of_raw_scores_the_first_stages_order_follows(tmp_path, scale):
-    documents = [f"d{n:03d}" for n in range(300, 0, -1)]  # against the order of their ids
+def test_raw_scores_of_any_size_keep_the_remaining_order(tmp_path, scale):
+    documents = [f"d{n:03d}" for n in range(300, 0, -1)]  # in reverse order of their ids
     first = [("q1", name, 1000.0 - place) for place, name in enumerate(documents)]
     logits = {("q1", name): scale * (1 + place) for place, name in enumerate(documents[:3])}
     domains = DOMAINS | {"a": (["q1"], [*documents, "d3"])}
@@ -110,16 +110,16 @@ def test_whatever_the_size_of_raw_scores_the_first_stages_order_follows(tmp_path
     assert run.get_column("score").n_unique() == 300
 
 
-def test_what_is_in_the_store_is_not_scored_again(tmp_path):
+def test_stored_pairs_are_not_scored_again(tmp_path):
     project, again = Project(tmp_path), PairReranker("a", SCORES)
     first = project.rerank(PairReranker("a", SCORES))
     second = project.rerank(again)
     assert second.equals(first)
     assert again.asked == []
-    assert again.n_loads == 1  # its fingerprint says where its scores lie
+    assert again.n_loads == 1  # only to get the fingerprint of its stored scores
 
 
-def test_documents_without_text_are_not_shown_and_stand_between_the_scored_and_the_rest(tmp_path):
+def test_blank_documents_rank_after_the_scored_ones(tmp_path):
     reranker = LogitReranker("a", SCORES | {("q1", "d3"): -5.0})
     run = Project(tmp_path, texts={"d1": "  ", "d2": "\n"}).rerank(reranker, depth=3)
     assert {document for _, document in reranker.asked} == {"d3", "e1", "e2"}
@@ -128,7 +128,7 @@ def test_documents_without_text_are_not_shown_and_stand_between_the_scored_and_t
     assert first.get_column("score").to_list() == [-5.0, -7.0, -8.0, -10.0]
 
 
-def test_a_query_with_nothing_to_score_keeps_the_first_stages_order_and_loads_nothing(tmp_path):
+def test_a_query_without_pairs_loads_no_model(tmp_path):
     reranker = PairReranker("a", {})
     blank = dict.fromkeys(("d1", "d2", "d3", "d4", "e1", "e2"), " ")
     run = Project(tmp_path, texts=blank, run=(*reversed(FIRST), *SECOND)).rerank(reranker)
@@ -156,16 +156,16 @@ def seen_of(project, reranker, **options) -> dict:
     return {query: (document, end) for query, document, end in rows}
 
 
-def test_what_is_read_of_each_positive_is_told_whether_or_not_it_was_found(tmp_path):
+def test_the_read_part_of_unfound_positives_is_recorded(tmp_path):
     # q1's positive d3 is third and only two are reranked; q2's is not in the first stage's run.
     project = Project(tmp_path, run=(*FIRST, ("q2", "e1", 1.0)))
     seen = seen_of(project, ShortReader("a", SCORES))
     assert seen == {"q1": ("d3", 10 - len("q1 text")), "q2": ("e2", 10 - len("q2 text"))}
 
 
-def test_the_positive_of_a_cross_lingual_pair_is_the_documents_languages(tmp_path):
+def test_a_cross_lingual_positive_has_the_corpus_language(tmp_path):
     project = Project(tmp_path)
     write_texts(tmp_path / "judged" / "a", {}, {"q1": "longer text"}, positives={"q1": "d4"})
     write_texts(tmp_path / "judged" / "b", {}, {})
     seen = seen_of(project, ShortReader("a", SCORES), judged="judged")
-    assert seen == {"q1": ("d4", 10 - len("q1 text"))}  # asked in the queries' own words
+    assert seen == {"q1": ("d4", 10 - len("q1 text"))}  # the query texts of this language

@@ -1,4 +1,4 @@
-"""A sample drawn file by file: the rows of one reading, side by side, stopped and gone on."""
+"""Sampling file by file gives the rows of one reading, also in parallel and after a stop."""
 
 import json
 import random
@@ -28,7 +28,7 @@ from psibench.tables.schemas import ATTRITION, DOCUMENTS
 TABLES = ("documents", "sampling", "dropped")
 SAMPLE = Sample(edges=[0, 20, 41], n_documents=30, reserve=1.0)
 N_FILES, N_RECORDS = 5, 40
-# Kills itself, as a batch system does, when the third file's part is written and not yet there.
+# Kills itself, like a batch system, after writing the third file's part and before renaming it.
 KILLED = """
 import json, os, signal, sys
 from psibench.generate.sample import run_sample
@@ -55,7 +55,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def write(number, *, seed=0):
-    """Write a file of records of 5 to 40 words, some of them a repetition of another file's."""
+    """Write a file of records of 5 to 40 words; some repeat records of another file."""
     rng, words = random.Random(f"{number} {seed}"), [f"w{i}" for i in range(300)]
     records = [
         {"text": " ".join(rng.choices(words, k=rng.randint(5, 40))), "n": i}
@@ -76,7 +76,7 @@ def params(own=None, passages=None):
 
 
 def run(section=None, *, store="store", threads=1, name=""):
-    """Run the stage; return the rows' hashes of its tables."""
+    """Run the stage; return the hashes of its tables' rows."""
     paths = {table: f"{name}{table}.parquet" for table in TABLES}
     section = section or params()
     given = {"domains": {"law": section}, "store": store, "threads": threads}
@@ -85,7 +85,7 @@ def run(section=None, *, store="store", threads=1, name=""):
 
 
 def parts():
-    """What is stored of the files that were read."""
+    """Return the stored parts of the files read."""
     return list(Path("store/samples").glob("*.parquet"))
 
 
@@ -109,7 +109,7 @@ def test_drawing_by_file_equals_drawing_at_once():
     sampling = jobs.rows("sampling.parquet", SAMPLING)
     assert sampling["n_seen"].sum() == N_FILES * N_RECORDS
     assert sampling.equals(whole.sampling.select(sampling.columns))
-    # Of five files with one text in common, four repeat the one with the best priority.
+    # Five files share a text; four repeat the one with the best priority.
     dropped = read_table("dropped.parquet", ATTRITION)
     assert dropped["reason"].to_list() == ["exact_duplicate"] * dropped.height
     assert dropped.height == whole.duplicates.height > 0
@@ -135,7 +135,7 @@ def test_a_restarted_sample_reads_only_missing_files(caplog):
 
 
 def read_files(name, section):
-    """Write what may be drawn of the files, as a job that is killed before its tables are there."""
+    """Write the parts of the files, like a job that is killed before it writes tables."""
     drawing = Drawing.model_validate(section)
     whose = f"{name}documents.parquet, domain law"
     _write_parts(drawing.source, drawing, whose, folder=Path("store/samples"), processes=1)
@@ -165,7 +165,7 @@ def test_a_limit_is_equal_per_file_except_short_ones():
     run(params(source(max_documents=60)) | {"sample": everything})
     origins = jobs.rows("documents.parquet", DOCUMENTS)["origin"]
     counts = origins.str.extract(r"^d/(f\d)").value_counts(name="n").sort("origin")["n"]
-    # A share of 12 each: f1 gives 1, and the other four share the 11 that it lacks.
+    # The share is 12 per file: f1 has only 1, and the other four provide the missing 11.
     assert counts.to_list() == [15, 1, 15, 15, 14]
     assert "d/f0.jsonl, line 15" in origins
     assert "d/f0.jsonl, line 16" not in origins

@@ -1,4 +1,4 @@
-"""The stage ``sample``: its tables, its parameters, and a ledger that balances over it."""
+"""The stage ``sample``: tables, parameters, and a balanced ledger."""
 
 import json
 from pathlib import Path
@@ -67,7 +67,7 @@ def test_a_sample_records_the_parameters_that_its_rule_is_given(unit):
     params = sample_params(SOURCE, passages, sample, length_tokenizer="words")
     recorded = read_provenance("documents.parquet")["params"]
     assert recorded == params | {"length_tokenizer": "words", "domains": ["law"]}
-    # The interpreter's documentation is another under another Python.
+    # Each Python version has another documentation.
     documentation = PythonDocsSource(kind="python_docs")
     python = sample_params(documentation, passages, sample, length_tokenizer="words").keys()
     assert python - params.keys() == {"python"}

@@ -22,13 +22,13 @@ def write(path, spec, rows):
 
 
 def asked(query, document, **changes):
-    """A query whose evidence is characters 10 to 20 of a text of 40."""
+    """Return a query with its evidence at characters 10 to 20 of 40."""
     place = {"pos_char_span": [10, 20], "pos_char_length": 40, "pos_token_length": 8}
     return {"_id": query, "text": "?", "pos_corpus_id": document} | place | changes
 
 
 def domain(folder, name, *queries):
-    """Write a domain of queries, each with its own document judged."""
+    """Write a domain of queries, each with a judged document."""
     queries = queries or (asked(f"q{name}", f"d{name}"),)
     qrels = [
         {"query-id": one["_id"], "corpus-id": one["pos_corpus_id"], "score": 1} for one in queries
@@ -53,7 +53,7 @@ def score(folder, domains, run, *, read=None, pairs=None, asking=None, lengths=T
             | {"key": b"k", "n_tokens": 3}
             for place, name, end in read
         ]
-        # In two files, as two jobs that share the texts write them.
+        # Two files, as from two jobs.
         encodings = [
             str(write(folder / f"encodings-{n}.parquet", ENCODINGS, rows[n::2])) for n in (0, 1)
         ]
@@ -110,13 +110,13 @@ def test_lengths_have_rows_between_the_edges_of_the_config(tmp_path):
 
 
 @pytest.mark.parametrize(("end", "share"), [(20, 1.0), (15, 0.5), (0, 0.0)])
-def test_visible_share_is_what_of_the_evidence_the_model_saw(tmp_path, end, share):
-    read = [("a", "da", end), ("b", "da", 40)]  # another domain's does not count
+def test_the_visible_share_is_of_the_evidence(tmp_path, end, share):
+    read = [("a", "da", end), ("b", "da", 40)]  # rows of another domain do not count
     scores = score(tmp_path, {"a": domain(tmp_path, "a")}, [("qa", "da", 1, 0.9)], read=read)
     assert scores["visible"].to_list() == [share]
 
 
-def test_a_reranker_sees_of_a_document_what_the_query_beside_it_leaves(tmp_path):
+def test_a_query_reduces_what_a_reranker_sees(tmp_path):
     two = domain(tmp_path, "a", asked("qa", "da"), asked("qb", "da"))
     scores = score(tmp_path, {"a": two}, [], pairs=[("qa", "da", 15), ("qb", "da", 20)])
     assert scores.select("query_id", "visible", "pos_visible").rows() == [
@@ -137,8 +137,8 @@ def test_query_id_in_two_domains_is_refused(tmp_path):
         score(tmp_path, domains, [("same", "da", 1, 0.9)])
 
 
-def test_a_cross_lingual_pair_has_the_documents_judgements_and_spans(tmp_path):
-    """Queries that one language alone has are left out; of the others English decides."""
+def test_a_cross_lingual_pair_uses_the_corpus_languages_judgements(tmp_path):
+    """Omits queries of only one language; English decides about the others."""
     late = {"pos_char_span": [90, 100], "pos_char_length": 100, "pos_token_length": 600}
     english = domain(tmp_path, "eng", asked("q1", "e1"), asked("q2", "e2", **late))
     spanish = domain(tmp_path, "spa", asked("q2", "s2"), asked("q3", "s3"))["queries"]
@@ -151,21 +151,17 @@ def test_a_cross_lingual_pair_has_the_documents_judgements_and_spans(tmp_path):
         score(tmp_path, {"a": english}, run, asking=[other])
 
 
-# The whole translation, twice as long as the original; then a part of it.
+# The whole translation, twice as long as the original, then a part.
 @pytest.mark.parametrize(("end", "visible", "pos_visible"), [(80, 1.0, 1.0), (30, 0.5, 0.375)])
 @pytest.mark.parametrize("by", ["read", "pairs"])
-def test_what_was_seen_of_a_translation_is_taken_over_in_proportion(
-    tmp_path, end, visible, pos_visible, by
-):
+def test_the_part_seen_of_a_translation_is_scaled(tmp_path, end, visible, pos_visible, by):
     one = domain(tmp_path, "a", asked("qa", "da", pos_translated_char_length=80))
     seen = {by: [("a" if by == "read" else "qa", "da", end)]}
     (row,) = score(tmp_path, {"a": one}, [("qa", "da", 1, 0.9)], **seen).to_dicts()
     assert (row["visible"], row["pos_visible"]) == (visible, pos_visible)
 
 
-def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_nothing(
-    tmp_path, monkeypatch
-):
+def test_deep_ranks_and_unjudged_pairs_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "RUN_ROWS", 7)  # many batches
     deep = [(f"q{d}", f"x{rank}", rank, 1 / rank) for d in "ab" for rank in range(1, 30)]
     deep[3], deep[29 + 19] = ("qa", "da", 4, 0.25), ("qb", "db", 20, 0.05)
@@ -176,7 +172,7 @@ def test_ranks_below_the_deepest_metric_and_pairs_without_a_judgement_change_not
     assert score(tmp_path, domains, [row for row in deep if row[2] <= 10]).equals(scores)
 
 
-def test_a_run_that_others_wrote_is_cast_and_a_null_in_any_row_is_refused(tmp_path):
+def test_a_foreign_run_is_cast_and_nulls_are_refused(tmp_path):
     path = tmp_path / "run.parquet"
     rows = {"query_id": ["q", "q"], "doc_id": ["d", "other"], "rank": [1, 2], "score": [0.5, 0.25]}
     judged = [pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]})]
@@ -188,7 +184,7 @@ def test_a_run_that_others_wrote_is_cast_and_a_null_in_any_row_is_refused(tmp_pa
         scoring.judged_rows(path, judged, ["ndcg@10"])
 
 
-def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):
+def test_batches_do_not_split_ties(tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "RUN_ROWS", 3)
     rows = [
         {"query_id": "q", "doc_id": f"d{rank}", "rank": rank, "score": score}
@@ -197,6 +193,6 @@ def test_ties_are_averaged_whole_wherever_a_batch_ends(tmp_path, monkeypatch):
     run = write(tmp_path / "run.parquet", RUN, rows)
     judged = pl.DataFrame({"query-id": ["q", "q"], "corpus-id": ["d4", "d5"]})
     kept = scoring.judged_rows(run, [judged], ["ndcg-tie-averaged@2"])
-    # Ranks 2 to 4 are tied, of which the first counts; rank 5 is beyond.
+    # Ranks 2 to 4 are tied, and the first of them counts; rank 5 is too deep.
     assert kept.select("doc_id", "rank", "tied_from", "tied_to").rows() == [("d4", 4, 2, 4)]
     assert scoring.judged_rows(run, [judged], ["ndcg@2"]).is_empty()

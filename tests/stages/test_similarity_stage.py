@@ -28,7 +28,7 @@ PLACES = [
 
 def similarity(tmp_path, *, domains=("law", "game")):
     store = EmbeddingStore(tmp_path / "store" / "embeddings" / "m", FINGERPRINT)
-    for text in VECTORS:  # a part each
+    for text in VECTORS:  # one part per text
         store.add([text_key(text)], [np.array(VECTORS[text], np.float32)])
     rows = [(role, domain, name, text_key(text), 3, 9) for role, domain, name, text in PLACES]
     schema = pl.DataFrame(pl.from_arrow(ENCODINGS.schema.empty_table())).schema
@@ -58,7 +58,7 @@ def test_domains_are_compared_by_the_means_of_their_documents(tmp_path, monkeypa
     assert cosines["law", "law"] == cosines["game", "game"] == pytest.approx(1.0)
 
 
-def test_the_order_is_that_of_the_domains_given(tmp_path):
+def test_domains_keep_their_given_order(tmp_path):
     table = similarity(tmp_path, domains=("game", "law"))
     assert table["domain_a"].to_list() == ["game", "game", "law", "law"]
     one = similarity(tmp_path, domains=("game",))

@@ -23,7 +23,7 @@ def corpus(lengths) -> pl.DataFrame:
 
 
 def asked(texts) -> pl.DataFrame:
-    """Queries on one document of 100 characters, their evidence two of them from 10 i on."""
+    """Return queries on a document of 100 characters with evidence [10 i, 10 i + 2)."""
     place = {"pos_corpus_id": "d0", "pos_char_length": 100, "pos_token_length": 5}
     return frame(
         QUERIES,
@@ -43,7 +43,7 @@ def judged(queries) -> pl.DataFrame:
 
 
 def run(tmp_path, domains, *, language="eng-Latn"):
-    """Run on (corpus, queries) by domain; statistics by domain, histogram."""
+    """Run on (corpus, queries) by domain; return statistics by domain, and the histogram."""
     paths = {kind: [tmp_path / f"{name}-{kind}.parquet" for name in domains] for kind in KINDS}
     for place, (documents, queries) in enumerate(domains.values()):
         frames = (documents, queries, judged(queries))
@@ -74,8 +74,8 @@ LAW = (corpus([2, 4, 6, 8]), asked(["What is it?", "is it so"]))
 GAME = (corpus([10]), asked(["why", "how", "who"]))
 
 
-def test_where_evidence_begins_is_told_by_thirds_and_as_a_mean(tmp_path):
-    # Begins at 0, 10 ... 90 of 100 characters: 4 before 33.3, 3 from 40 on, 3 from 70 on.
+def test_the_start_of_evidence_is_given_by_thirds_and_mean(tmp_path):
+    # Starts at 0, 10 ... 90 of 100 characters: 4 before 33.3, then 3 from 40, 3 from 70.
     found, _ = run(tmp_path, {"law": (corpus([2]), asked([f"q {k}" for k in range(10)]))})
     names = ("mean", "beginning", "middle", "end")
     starts = [found["law"][f"start:{name}"] for name in names]
@@ -83,9 +83,7 @@ def test_where_evidence_begins_is_told_by_thirds_and_as_a_mean(tmp_path):
 
 
 @pytest.mark.parametrize(("start", "third"), [(32, "beginning"), (33, "middle"), (66, "end")])
-def test_a_third_that_begins_a_rounding_below_it_is_not_counted_in_the_one_before(
-    start, third, tmp_path
-):
+def test_rounding_does_not_move_evidence_to_another_third(start, third, tmp_path):
     queries = asked(["a b"]).with_columns(
         pos_char_span=pl.Series([[start, start + 1]], dtype=pl.Array(pl.Int32, 2))
     )
@@ -93,7 +91,7 @@ def test_a_third_that_begins_a_rounding_below_it_is_not_counted_in_the_one_befor
     assert found["law"][f"start:{third}"] == 1.0
 
 
-def test_evidence_that_was_not_found_is_counted_and_begins_nowhere(tmp_path):
+def test_unlocated_evidence_is_counted_without_a_start(tmp_path):
     queries = asked(["a b", "c d"]).with_columns(
         pos_char_span=pl.Series([[50, 52], None], dtype=pl.Array(pl.Int32, 2)),
         target_position=pl.Series([None, "unknown"], dtype=pl.String),
@@ -108,7 +106,7 @@ def test_evidence_that_was_not_found_is_counted_and_begins_nowhere(tmp_path):
     assert not any(name.startswith("start:") for name in found["law"])
 
 
-def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
+def test_statistics_have_rows_of_domains_and_of_the_language(tmp_path):
     found, histogram = run(tmp_path, {"law": LAW, "game": GAME})
     assert list(found) == ["law", "game", "all"]
     law, whole = found["law"], found["all"]
@@ -134,7 +132,7 @@ def test_domains_stand_beside_the_language_as_a_whole(tmp_path):
     assert dict(counted.rows()) == {"law": 2, "game": 3, "all": 5}
 
 
-def test_a_domain_that_lost_all_queries_is_counted_and_has_no_means_of_them(tmp_path):
+def test_a_domain_without_queries_has_no_means(tmp_path):
     found, histogram = run(tmp_path, {"law": LAW, "lost": (corpus([7]), asked([]))})
     assert found["lost"]["n_queries"] == 0.0
     assert found["lost"]["passage_tokens_mean"] == 7.0

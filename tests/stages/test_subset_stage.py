@@ -51,7 +51,7 @@ def draw(folder, queries, **section) -> dict[str, pl.DataFrame]:
     return {name: jobs.rows(made[name], spec) for name, spec in SPECS.items()}
 
 
-# Four queries of each position; reading order goes round the positions.
+# Four queries of each position; the reading order cycles through the positions.
 TWELVE = [query(f"q{i}", POSITIONS[i % 3]) for i in range(12)]
 
 
@@ -82,7 +82,7 @@ def test_a_short_position_gives_all_queries_with_a_warning(tmp_path, caplog):
 
 
 def test_a_query_of_two_thirds_is_drawn_for_both(tmp_path, caplog):
-    # Only "both" is at the end, so the draw of the end takes it; it is in the subset once.
+    # Only "both" is at the end, so the draw of the end takes it; the subset has it once.
     both = query("both", None, positions=["middle", "end"])
     rows = [query(name, p, positions=[p]) for name, p in (("b", "beginning"), ("m", "middle"))]
     tiny = draw(tmp_path, [*rows, both], per_position=1)
@@ -100,7 +100,7 @@ def test_queries_left_out_before_the_draw_are_reported(tmp_path, caplog):
     left = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     assert [line.split(": ")[-1] for line in left] == [
         "they have no target position",
-        "their texts repeat those of other queries in the subset",
+        "their texts repeat the texts of other queries in the subset",
     ]
     assert all("1 queries of" in line for line in left)
     assert set(tiny["queries"]["_id"]) - {"q0", "again"} == {"m", "e"}

@@ -35,7 +35,7 @@ def written(path, spec, rows):
 
 
 def summed_up(folder, *boards, notice=""):
-    """Summaries of models a, b, c: means .1, .2, .3; and of the buckets of one more."""
+    """Return summaries of models a, b, c with means .1, .2, .3, and of another bucket scheme."""
     rows = [
         LABELS
         | {"model": model, "kind": "dense", "n_queries": 90, "n_buckets": 3, "mean": mean}
@@ -68,7 +68,7 @@ def summed_up(folder, *boards, notice=""):
     return out
 
 
-def test_the_notice_of_a_small_run_goes_with_its_tables(tmp_path):
+def test_tables_have_the_notice_of_a_small_run(tmp_path):
     (tmp_path / "small").mkdir()
     (tmp_path / "whole").mkdir()
     small = summed_up(tmp_path / "small", notice="Small run")
@@ -97,7 +97,7 @@ def test_every_table_over_all_benchmarks_is_written_with_its_csv(tmp_path):
     assert read_table(out / "psi_table.parquet", PSI_TABLE)["model"].to_list() == ["a", "b", "c"]
 
 
-def test_leaderboards_are_correlated_with_the_averages_of_the_models_they_have(tmp_path, caplog):
+def test_leaderboards_are_correlated_over_their_models(tmp_path, caplog):
     one = board(tmp_path, "model,score", "A,9", "b,8", "Org C,7", aliases={"Org C": "c"})
     out = summed_up(tmp_path, one)
     found = read_table(out / "leaderboards.parquet", LEADERBOARDS)
@@ -134,6 +134,6 @@ def test_scores_are_read_by_lower_case_name_or_alias(tmp_path):
         ),
     ],
 )
-def test_a_wrong_leaderboard_says_what_is_wrong(tmp_path, lines, changes, message):
+def test_an_invalid_leaderboard_is_refused_with_the_reason(tmp_path, lines, changes, message):
     with pytest.raises(InputError, match=message):
         read_leaderboard(board(tmp_path, *lines, **changes))

@@ -29,7 +29,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Documents of two lengths; a query on each third of each, of words of that third."""
+    """Documents of two lengths, with a query about each third in words of that third."""
     folder = tmp_path_factory.mktemp("pool")
     chance = random.Random(0)
     documents, queries, qrels = [], [], []

@@ -40,7 +40,7 @@ def save(folder, kind, config):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_base_is_cut_trained_saved_and_encoded_alike(pool, tmp_path, kind):
+def test_every_kind_of_base_is_trained_and_saved_alike(pool, tmp_path, kind):
     config, pooling = KINDS[kind]
     folder = save(tmp_path / "base", kind, config)
     if kind == "GPT2":  # which has no padding token
@@ -63,7 +63,7 @@ def test_every_kind_of_base_is_cut_trained_saved_and_encoded_alike(pool, tmp_pat
     assert np.abs(bare - theirs).max() > 1e-4  # the prompt counts
 
 
-# --- A base whose positional encoding is taken out
+# --- A base without its positional encoding
 
 ROTARY_KINDS = ("Llama", "Qwen3")
 SCRAMBLED = torch.tensor([[5, 0, 9, 2, 7, 1]])
@@ -75,7 +75,7 @@ def save_rotary(folder, kind):
 
 
 def states(network, positions=None):
-    # with a mask: else positions that do not rise by 1 mean several texts in a row
+    # without a mask, positions that do not rise by 1 would mean several texts in a row
     mask = torch.ones_like(IDS)
     with torch.inference_mode():
         found = network(input_ids=IDS, attention_mask=mask, position_ids=positions)
@@ -88,12 +88,12 @@ def backbone(folder, **fields):
 
 
 @pytest.mark.parametrize("kind", ROTARY_KINDS)
-def test_without_positions_nothing_is_turned(tmp_path, kind):
+def test_without_positions_the_rotary_embedding_is_the_identity(tmp_path, kind):
     folder = save_rotary(tmp_path / "base", kind)
     own, bare = backbone(folder), backbone(folder, positions="none")
     assert not torch.allclose(states(own), states(own, SCRAMBLED), atol=1e-3)
     assert torch.equal(states(bare), states(bare, SCRAMBLED))
-    # as the authors' code has it: queries and keys are left as they are
+    # like the authors' code, which does not rotate queries and keys
     module = f"transformers.models.{kind.lower()}.modeling_{kind.lower()}.apply_rotary_pos_emb"
     with mock.patch(module, lambda q, k, *_, **__: (q, k)):
         expected = states(own)
@@ -101,7 +101,7 @@ def test_without_positions_nothing_is_turned(tmp_path, kind):
     assert not torch.allclose(states(own), expected, atol=1e-3)
 
 
-def test_what_is_trained_without_positions_has_none_wherever_it_is_loaded(pool, tmp_path):
+def test_a_model_trained_without_positions_loads_without_them(pool, tmp_path):
     folder = save_rotary(tmp_path / "base", "Llama")
     base = base_of(folder, pooling="lasttoken", max_tokens=32, positions="none")
     with torch.inference_mode():
@@ -115,7 +115,7 @@ def test_what_is_trained_without_positions_has_none_wherever_it_is_loaded(pool, 
 
 
 @pytest.mark.parametrize("kind", ["Bert", "ModernBert", "GPT2"])
-def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, kind):
+def test_unsupported_positional_encodings_are_refused(tmp_path, kind):
     folder = save(tmp_path / "base", kind, KINDS[kind][0])
     said = r"`positions: none` supports the model types llama.*this is"
     with pytest.raises(InputError, match=said):
@@ -124,11 +124,11 @@ def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, ki
         load_base(Base.model_validate(base_of(folder, positions="none")), device="cpu")
 
 
-# --- What a base's own files say of its use
+# --- Arguments in a base's files
 
 
 def save_module(tmp_path, config, uses):
-    """Save a BERT as sentence-transformers does, with other fields in two of its files."""
+    """Save a BERT like sentence-transformers, with changed fields in two of its files."""
     plain = save(tmp_path / "plain", "Bert", COMMON)
     folder = tmp_path / "base"
     module = Transformer(str(plain))
@@ -149,7 +149,7 @@ def save_module(tmp_path, config, uses):
     ],
     ids=str,
 )
-def test_a_base_has_the_arguments_of_its_checkpoint(tmp_path, config):
+def test_a_base_uses_its_checkpoints_arguments(tmp_path, config):
     folder = save_module(tmp_path, config, {})
     base = base_of(folder, max_tokens=32, query_prompt="")
     found = load_base(Base.model_validate(base), device="cpu")
@@ -174,13 +174,13 @@ def test_a_base_has_the_arguments_of_its_checkpoint(tmp_path, config):
     ],
     ids=str,
 )
-def test_a_base_that_reads_texts_otherwise_is_refused(tmp_path, config, uses, refused):
+def test_a_base_that_reads_texts_differently_is_refused(tmp_path, config, uses, refused):
     base = base_of(save_module(tmp_path, config, uses), max_tokens=32)
     with pytest.raises(InputError, match=refused):
         load_base(Base.model_validate(base), device="cpu")
 
 
-def test_what_is_trained_from_a_base_keeps_its_arguments(pool, tmp_path):
+def test_a_trained_model_keeps_its_bases_arguments(pool, tmp_path):
     config = {"config_kwargs": {"hidden_act": "relu"}, "do_lower_case": True}
     base = base_of(save_module(tmp_path, config, {}), max_tokens=32, query_prompt="")
     train(pool, tmp_path, base, epochs=1)

@@ -26,7 +26,7 @@ def trained(pool, tiny_bert, tmp_path_factory):
     return train(pool, tmp_path_factory.mktemp("trained"), base_of(tiny_bert, licence="Apache-2.0"))
 
 
-def test_training_lowers_the_loss_and_writes_what_it_did(trained, pool):
+def test_training_lowers_the_loss_and_records_the_run(trained, pool):
     found = manifest(trained)
     # 2 bins of 12 examples: 8 per bin and third / 3 thirds, floored, in batches of up to 8
     pairs = read_table(pool["pairs"], TRAINING_PAIRS).filter(distribution="uniform")
@@ -47,7 +47,7 @@ def test_training_lowers_the_loss_and_writes_what_it_did(trained, pool):
 
 @pytest.fixture
 def stop_at(caplog):
-    """Send SIGTERM to this process when the log says that a step is done."""
+    """Send SIGTERM to this process when the log reports a finished step."""
 
     class Handler(logging.Handler):
         def __init__(self, step):
@@ -71,14 +71,14 @@ def stop_at(caplog):
 
 
 @pytest.mark.parametrize("steps", [[4], [2, 9]], ids=["epoch's end", "twice, in an epoch"])
-def test_a_run_that_was_stopped_ends_like_one_that_was_not(
+def test_a_stopped_run_resumes_to_the_same_result(
     trained, pool, tiny_bert, tmp_path, stop_at, steps
 ):
     whole = manifest(trained)
     # 3 epochs of 2 bins; 12 examples make 2 batches
     assert whole["n_steps"] == 12
     for step in steps:
-        stop_at(step - 1)  # told while this step's line is written, after it was counted
+        stop_at(step - 1)  # the signal comes while this step's line is logged, after it was counted
         with pytest.raises(Stopped, match="SIGTERM"):
             train(pool, tmp_path, base_of(tiny_bert))
         assert not (tmp_path / "model").exists()
@@ -92,7 +92,7 @@ def test_a_run_that_was_stopped_ends_like_one_that_was_not(
         assert torch.allclose(tensor, second[name], atol=1e-6), name
 
 
-def test_a_run_that_is_killed_goes_on_from_where_it_last_saved(
+def test_a_killed_run_resumes_from_its_last_checkpoint(
     trained, pool, tiny_bert, tmp_path, monkeypatch
 ):
     class Killed(BaseException):
@@ -108,20 +108,18 @@ def test_a_run_that_is_killed_goes_on_from_where_it_last_saved(
             train(pool, tmp_path, base_of(tiny_bert), save_minutes=0)  # saves after every step
     (run,) = (tmp_path / "work").iterdir()
     found = manifest(train(pool, tmp_path, base_of(tiny_bert), save_minutes=10))
-    assert not run.exists()  # the same run: how often it saves decides no result
+    assert not run.exists()  # the same run: checkpoints do not change the result
     assert found["loss"] == pytest.approx(manifest(trained)["loss"], abs=1e-6)
 
 
-def test_without_a_schedule_the_learning_rate_is_the_same_in_all_steps(
-    pool, tiny_bert, tmp_path, caplog
-):
+def test_without_a_schedule_the_learning_rate_is_constant(pool, tiny_bert, tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger="psibench"):
         train(pool, tmp_path, base_of(tiny_bert), schedule="none", epochs=1)
     rates = {line.rpartition(" ")[2] for line in caplog.messages if ": loss " in line}
     assert rates == {"0.001"}
 
 
-def test_gradients_are_cut_to_the_norm_allowed(monkeypatch, pool, tiny_bert, tmp_path):
+def test_gradients_are_clipped_to_the_configured_norm(monkeypatch, pool, tiny_bert, tmp_path):
     cut_to = []
 
     def clip(parameters, norm, **_):
@@ -131,12 +129,10 @@ def test_gradients_are_cut_to_the_norm_allowed(monkeypatch, pool, tiny_bert, tmp
     monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
     for norm in (None, 1.5):
         train(pool, tmp_path, base_of(tiny_bert), epochs=1, max_gradient_norm=norm)
-    assert set(cut_to) == {inf, 1.5}  # of inf only the norm is taken
+    assert set(cut_to) == {inf, 1.5}  # inf means that only the norm is computed
 
 
-def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(
-    trained, pool, tiny_bert, tmp_path, stop_at
-):
+def test_an_incomplete_checkpoint_is_not_resumed(trained, pool, tiny_bert, tmp_path, stop_at):
     stop_at(3)
     with pytest.raises(Stopped):
         train(pool, tmp_path, base_of(tiny_bert))
@@ -148,8 +144,8 @@ def test_a_checkpoint_that_was_not_written_to_its_end_is_not_gone_on_from(
     assert found["loss"] == pytest.approx(manifest(trained)["loss"], abs=1e-6)
 
 
-def test_the_prompt_is_before_the_texts_that_are_trained_on(pool, tmp_path):
-    # Without dropout, and at a learning rate that the warm-up starts from 0 with.
+def test_training_texts_begin_with_the_prompt(pool, tmp_path):
+    # Without dropout, and with the learning rate 0 of the first warm-up step.
     folder = save_bert(tmp_path / "still")
     rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     change_json(folder / "config.json", **rates)
@@ -164,19 +160,17 @@ def test_the_prompt_is_before_the_texts_that_are_trained_on(pool, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"layers": 3}, "layers 3 cannot be kept of 2 layers"),
+        ({"layers": 3}, "cannot keep 3 layers, because it has 2 layers"),
         ({"max_tokens": 65}, "max_tokens is 65, but the model has only 64 positions"),
         ({"checkpoint": "./nowhere"}, "no such folder"),
     ],
 )
-def test_a_base_that_cannot_be_what_the_config_says_is_refused(
-    pool, tiny_bert, tmp_path, fields, message
-):
+def test_a_base_that_does_not_fit_the_config_is_refused(pool, tiny_bert, tmp_path, fields, message):
     with pytest.raises(InputError, match=message):
         train(pool, tmp_path, base_of(tiny_bert) | fields)
 
 
-def test_a_loss_that_is_no_number_is_refused(pool, tmp_path):
+def test_a_loss_that_is_not_finite_is_refused(pool, tmp_path):
     folder = save_bert(tmp_path / "broken")
     weights = load_file(folder / "model.safetensors")
     weights["embeddings.LayerNorm.weight"][0] = float("nan")
@@ -186,14 +180,12 @@ def test_a_loss_that_is_no_number_is_refused(pool, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-def test_a_step_that_does_not_fit_into_the_memory_is_refused(
-    pool, tiny_bert, tmp_path, monkeypatch
-):
+def test_a_step_that_exceeds_the_memory_is_refused(pool, tiny_bert, tmp_path, monkeypatch):
     def training_step(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr("psibench.train.trainer.Trainer.training_step", training_step)
-    with pytest.raises(InputError, match="does not fit into the device's memory; lower mini_batch"):
+    with pytest.raises(InputError, match="does not fit in the device's memory; lower mini_batch"):
         train(pool, tmp_path, base_of(tiny_bert))
 
 
@@ -206,7 +198,7 @@ def test_a_finished_run_on_the_same_examples_is_kept(pool, tiny_bert, tmp_path, 
     train(pool, tmp_path, base_of(tiny_bert))
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
     assert (folder / "model.json").read_text() == said
-    assert "trained before on the same examples" in caplog.text
+    assert "was trained on the same examples" in caplog.text
     (folder / "model.safetensors").write_bytes(b"")  # lost: trained again
     (folder / "model.json").unlink()
     assert manifest(train(pool, tmp_path, base_of(tiny_bert)))["loss"]

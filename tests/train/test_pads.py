@@ -18,7 +18,7 @@ def tokenizer(tiny_bert):
 
 
 def documents(n, n_tokens=20):
-    """Documents whose words say their document and their place."""
+    """Documents whose words have the number of the document and of the position."""
     texts = [" ".join(f"d{number}x{place}" for place in range(n_tokens)) for number in range(n)]
     names = [f"d{number}" for number in range(n)]
     return pl.DataFrame({"domain": ["x"] * n, "doc_id": names, "document": texts})
@@ -29,13 +29,13 @@ def make(pool, tokenizer, *, seed=1, sampling_seed=42, **settings):
 
 
 def of(window):
-    """Return the document of a window and the places of its words."""
+    """Return the document of a window and the positions of its words."""
     words = [word.split("x") for word in window.split()]
     (document,) = {word[0] for word in words}
     return document, [int(word[1]) for word in words]
 
 
-def test_each_document_makes_a_pair_of_its_own_windows_and_one_with_anothers(tokenizer):
+def test_each_document_makes_a_positive_and_a_negative_pair(tokenizer):
     found = make(documents(10), tokenizer, share=1.0)
     assert found["label"].to_list() == [1, 0] * 10
     firsts = set()
@@ -48,7 +48,7 @@ def test_each_document_makes_a_pair_of_its_own_windows_and_one_with_anothers(tok
     assert len(firsts) == 10
 
 
-def test_windows_start_anywhere_up_to_where_they_still_fit(tokenizer):
+def test_windows_start_at_every_position_that_fits(tokenizer):
     found = make(documents(200), tokenizer, share=1.0)
     starts = [of(window)[1][0] for name in ("first", "second") for window in found[name]]
     counts = np.bincount(starts)
@@ -58,7 +58,7 @@ def test_windows_start_anywhere_up_to_where_they_still_fit(tokenizer):
     assert counts.max() < 115
 
 
-def test_a_share_of_the_documents_is_drawn_and_a_larger_one_holds_it(tokenizer):
+def test_a_larger_share_of_documents_contains_a_smaller_one(tokenizer):
     pool = documents(25)
     drawn = {
         share: {of(window)[0] for window in make(pool, tokenizer, share=share)["first"]}
@@ -70,7 +70,7 @@ def test_a_share_of_the_documents_is_drawn_and_a_larger_one_holds_it(tokenizer):
     assert {of(window)[0] for window in again["first"]} == drawn[0.2]
 
 
-def test_so_many_documents_of_each_domain_are_drawn(tokenizer):
+def test_the_configured_number_is_drawn_from_each_domain(tokenizer):
     pool = documents(20).with_columns(domain=pl.Series(["a"] * 5 + ["b"] * 10 + ["c"] * 5))
     numbers = {name: set(own["doc_id"]) for (name,), own in pool.group_by("domain")}
     few, more = (
@@ -80,11 +80,13 @@ def test_so_many_documents_of_each_domain_are_drawn(tokenizer):
     assert [len(few & numbers[name]) for name in "abc"] == [2, 3, 0]
     assert few < more
     assert len(more & numbers["b"]) == 6
-    with pytest.raises(InputError, match=r"per_domain\.a: 6 documents wanted, and the pool has 5"):
+    with pytest.raises(
+        InputError, match=r"per_domain\.a: 6 documents requested, but the pool has 5"
+    ):
         make(pool, tokenizer, per_domain={"a": 6})
 
 
-def test_a_window_is_cut_from_the_text_as_it_is(tokenizer):
+def test_a_window_keeps_the_text_unchanged(tokenizer):
     pool = documents(4).with_columns(document=pl.lit("w1  w2\n\nw3 w4, w5 w6"))
     windows = set(make(pool, tokenizer, share=1)["first"])
     # seven tokens, windows of three
@@ -93,7 +95,7 @@ def test_a_window_is_cut_from_the_text_as_it_is(tokenizer):
 
 @pytest.mark.parametrize(
     ("pool", "message"),
-    [(documents(1), "1 of 1 documents drawn"), (documents(5, 1), "has 1 tokens, and needs two")],
+    [(documents(1), "1 of 1 documents drawn"), (documents(5, 1), "has 1 tokens, but needs two")],
 )
 def test_a_pool_without_pairs_is_refused(tokenizer, pool, message):
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""What is in a batch, what an epoch leaves out, and InfoNCE by hand."""
+"""Contents of batches, examples that an epoch skips, and InfoNCE by hand."""
 
 from collections import Counter
 from math import exp, log
@@ -18,7 +18,7 @@ EPOCHS = 3
 
 
 class Recorded(torch.nn.Module):
-    """A loss that writes down the words of the texts that it is given."""
+    """A loss that records the words of its texts."""
 
     def __init__(self, network):
         super().__init__()
@@ -31,7 +31,7 @@ class Recorded(torch.nn.Module):
 
 
 def seen(tiny_bert, tmp_path, bins):
-    """Train on pairs of words, by length bin, in batches of four; return these and the facts."""
+    """Train on pairs of words by length bin in batches of four; return the batches and facts."""
     network = load_base(Base.model_validate(base_of(tiny_bert)), device="cpu")
     loss = Recorded(network)
     parts = {
@@ -51,10 +51,10 @@ def distinct(n, first):
     return [(f"w{first + place}", f"w{first + 30 + place}") for place in range(n)]
 
 
-def test_a_batch_is_of_one_bin_and_a_rest_of_one_is_left_out(tiny_bert, tmp_path, caplog):
+def test_batches_have_one_bin_and_skip_single_examples(tiny_bert, tmp_path, caplog):
     bins = {"short": distinct(9, 0), "long": distinct(4, 20)}
     batches, facts = seen(tiny_bert, tmp_path, bins)
-    # an epoch: 4 and 4 of the nine, and 4; the ninth is another one each time
+    # each epoch has 4 and 4 of the nine, and 4; it skips another one of the nine
     assert [len(batch) for batch in batches] == [4] * 3 * EPOCHS
     for batch in batches:
         assert sum(set(batch) <= set(pairs) for pairs in bins.values()) == 1
@@ -63,17 +63,15 @@ def test_a_batch_is_of_one_bin_and_a_rest_of_one_is_left_out(tiny_bert, tmp_path
     assert facts["n_left_out"] == 13 * EPOCHS - times.total() == EPOCHS
     assert (facts["n_steps"], len(facts["loss"])) == (9, 9)
     assert (
-        "training: 3 of 39 examples (summed over epochs) are in no batch, or alone in one"
+        "training: 3 of 39 examples (summed over epochs) are in no batch or the only one"
         in caplog.text
     )
 
 
-def test_examples_of_one_document_go_to_different_batches_as_far_as_there_are_any(
-    tiny_bert, tmp_path
-):
+def test_examples_of_one_document_go_to_different_batches(tiny_bert, tmp_path):
     shared = [(f"w{query}", "w30") for query in range(4)]
     batches, facts = seen(tiny_bert, tmp_path, {"all": [*shared, *distinct(2, 10)]})
-    # two batches an epoch: one of the document's with the two others, one of it alone
+    # two batches per epoch: one example of the shared document with the two others; one single
     assert sorted(len(batch) for batch in batches) == [1] * EPOCHS + [3] * EPOCHS
     for batch in batches:
         words = [word for pair in batch for word in pair]
@@ -82,7 +80,7 @@ def test_examples_of_one_document_go_to_different_batches_as_far_as_there_are_an
 
 
 @pytest.mark.parametrize("column", ["query", "document"])
-def test_a_bin_whose_examples_are_all_alone_is_refused(tiny_bert, column):
+def test_a_bin_without_negatives_is_refused(tiny_bert, column):
     frame = pl.DataFrame(
         {
             "domain": "x",
@@ -97,13 +95,13 @@ def test_a_bin_whose_examples_are_all_alone_is_refused(tiny_bert, column):
     assert len(make_examples(frame, base, settings, **given)) == 4
     same = frame.with_columns(pl.col(column).replace("w4", "w3").replace("w14", "w13"))
     with pytest.raises(
-        InputError, match=r"all examples of length bin 60-200 \(2\) have one document"
+        InputError, match=r"all examples of length bin 60-200 \(2\) have the same document"
     ):
         make_examples(same, base, settings, **given)
 
 
 class Given(torch.nn.Module):
-    """A network whose vectors are given in place of texts."""
+    """A network that takes vectors instead of texts."""
 
     def forward(self, features):
         return {"sentence_embedding": features["input_ids"]}
@@ -118,7 +116,7 @@ def test_the_loss_is_infonce_of_scaled_cosines(tiny_bert, mini_batch_size):
     queries = torch.tensor([[1.0, 0.0], [0.0, 3.0]], requires_grad=True)
     documents = torch.tensor([[2.0, 0.0], [0.6, 0.8]], requires_grad=True)
     found = loss([{"input_ids": queries}, {"input_ids": documents}], None)
-    # cosines: the first query has 1 with its own document and .6 with the other's, the second .8
+    # cosines of the first query: 1 with its positive and .6 with the other document; second: .8
     # and 0; the cross entropy of two is log(1 + exp(2 * (other - own)))
     expected = (log(1 + exp(2 * (0.6 - 1))) + log(1 + exp(2 * (0 - 0.8)))) / 2
     assert found.item() == pytest.approx(expected, abs=1e-6)

@@ -25,7 +25,7 @@ EDGES = [0, 60, 120]
 
 
 def pool_of(cells: dict[tuple[str, str], int]) -> pl.DataFrame:
-    """Make examples, so many in each (length bin, position); one document each."""
+    """Make the given number of examples per (length bin, position), each with a document."""
     rows = [
         ("d", f"q{label}-{position}-{k}", f"d{label}-{position}-{k}", label, position)
         for (label, position), n in cells.items()
@@ -84,23 +84,23 @@ NO_SHORT_END = POOL.filter(~((pl.col("position") == "end") & (pl.col("length_bin
 @pytest.mark.parametrize(
     ("pool", "budget", "message"),
     [
-        (POOL, 4, "begin takes 4 examples of 0-60 characters, beginning, and there are 3"),
+        (POOL, 4, "begin needs 4 examples of 0-60 characters, beginning, but the pool has 3"),
         (NO_SHORT_END, None, "no example of 0-60 characters, end"),
-        (even_pool(2), None, "too few to be divided as distribution 'uniform'"),
+        (even_pool(2), None, "too small for the parts of distribution 'uniform'"),
     ],
 )
-def test_a_pool_of_too_few_examples_is_refused_with_what_is_lacking(pool, budget, message):
+def test_a_pool_with_too_few_examples_is_refused(pool, budget, message):
     with pytest.raises(InputError, match=message):
         draw(pool, budget=budget)
 
 
 @pytest.fixture
 def benchmark(tmp_path):
-    """Two domains with the same ids: documents of 90 characters, and others left out."""
+    """Two domains with the same ids: documents of 90 characters, and excluded ones."""
     texts = {"d1": "a" * 90, "d2": "b" * 90, "held": "c" * 90, "long": "e" * 121}
     documents = [(name, text, len(text), 1, 1) for name, text in texts.items()]
     queries = [
-        # targeted: the span does not count
+        # with a target position the span does not count
         ("q1", "one", "d1", [80, 90], 90, 1, "beginning"),
         # by where the span starts: 29 is in the first third of 90, 30 in the second, 60 the last
         ("q2", "two", "d1", [29, 70], 90, 1, None),
@@ -133,7 +133,7 @@ INPUTS = {
 
 
 def tables(folder, *rows):
-    """Write the inputs of a sample, each of rows by domain."""
+    """Write the inputs of a sample from rows by domain."""
     return {
         name: [write_domains(folder / f"{name}.parquet", spec, of)]
         for (name, spec), of in zip(INPUTS.items(), rows, strict=True)
@@ -156,7 +156,7 @@ def sample(benchmark, tmp_path, domains=("x", "y"), **changes):
     return pairs, read_table(outputs["counts"], TRAINING_COUNTS)
 
 
-def test_the_pool_has_a_position_for_each_query_and_counts_what_it_leaves_out(benchmark, tmp_path):
+def test_the_pool_has_positions_and_counts_exclusions(benchmark, tmp_path):
     pairs, counts = sample(benchmark, tmp_path)
     pool = pairs.filter(distribution="pool")
     assert pool.select("domain", "query_id", "position").rows() == [
@@ -166,7 +166,7 @@ def test_the_pool_has_a_position_for_each_query_and_counts_what_it_leaves_out(be
         for query in queries
     ]
     left_out = counts.filter(kind="left_out").select("name", "n_examples", "n_documents").rows()
-    # two domains of each; the documents that no single third is known of are both d2
+    # two domains; both documents without a known third are d2
     assert left_out == [
         ("held_out", 2, 2),
         ("several_positives", 2, 2),
@@ -178,22 +178,20 @@ def test_the_pool_has_a_position_for_each_query_and_counts_what_it_leaves_out(be
 
 PARAGRAPH = "the first lighthouse of the island was built of oak in 1780 and burnt down twice"
 """16 words: 12 shingles."""
-ARTICLE = f"An article. {PARAGRAPH}. And more is told in it."
+ARTICLE = f"An article. {PARAGRAPH}. And more text follows it."
 
 
 @pytest.mark.parametrize(
     ("tested", "same_article", "is_left_out"),
     [
         (PARAGRAPH, 1.0, True),  # a paragraph of the article, word for word
-        # one word in the middle is another, and so are 5 of the 12 shingles
+        # one changed word in the middle changes 5 of the 12 shingles
         (PARAGRAPH.replace("oak", "stone"), 0.5, True),
         (PARAGRAPH.replace("oak", "stone"), 0.6, False),
         (PARAGRAPH, None, False),
     ],
 )
-def test_an_article_that_a_test_query_is_about_is_not_trained_on(
-    tmp_path, tested, same_article, is_left_out
-):
+def test_articles_of_test_queries_are_excluded(tmp_path, tested, same_article, is_left_out):
     documents = [("d1", ARTICLE, len(ARTICLE), 1, 1), ("d2", "b" * 90, 90, 1, 1)]
     queries = [("q1", "one", "d1", [0, 9], len(ARTICLE), 1, "end")]
     queries += [("q2", "two", "d2", [0, 9], 90, 1, "beginning")]
@@ -204,7 +202,7 @@ def test_an_article_that_a_test_query_is_about_is_not_trained_on(
         {"x": documents},
         {"x": [("q1", "d1", 1), ("q2", "d2", 1)]},
         {"t": tests, "u": [("y", ARTICLE[3:], 9, 1, 1)]},
-        # nobody asks about y, of either domain
+        # no query is about y in either domain
         {"t": [("t", "x", 1), ("t", "y", 0)], "u": [("t", "x", 1)]},
     )
     pairs, counts = sample(
@@ -225,7 +223,7 @@ def test_a_stage_draws_across_domains(benchmark, tmp_path):
     assert rows == [("drawn", "uniform", label, 1, 1, 1, 3, 3) for label in ("80-120", "all")]
 
 
-def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchmark, tmp_path):
+def test_documents_without_queries_form_a_pool_without_draws(benchmark, tmp_path):
     (path,) = benchmark["queries"]
     write_domains(Path(path), QUERIES, {})
     pairs, counts = sample(benchmark, tmp_path)
@@ -244,13 +242,13 @@ def test_documents_without_queries_are_a_pool_without_positions_and_draws(benchm
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"edges": [10, 10]}, "do not rise"),
+        ({"edges": [10, 10]}, "must increase"),
         ({"distributions": {"none": {"end": 0}}}, "needs a part above 0"),
-        ({"distributions": {"pool": {"end": 1}}}, "is taken"),
-        ({"bases": {"m": BASE | {"parameters_m": None}}}, "give learning_rate, or parameters_m"),
+        ({"distributions": {"pool": {"end": 1}}}, "is reserved"),
+        ({"bases": {"m": BASE | {"parameters_m": None}}}, "set learning_rate or parameters_m"),
         (
             {"bases": {"m": BASE | {"layers": 2}}, "untrained": True},
-            "no checkpoint has those alone",
+            "no checkpoint has only these layers",
         ),
     ],
 )

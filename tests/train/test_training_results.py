@@ -1,4 +1,4 @@
-"""What is said of bases trained on skewed and on balanced evidence."""
+"""Comparison of bases trained on skewed and on balanced evidence."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ PAIR = ("b", "eng-Latn", "eng-Latn")
 
 
 def scores_of(model: str, values: np.ndarray) -> pl.DataFrame:
-    """QUERY_SCORES of documents with a query in each third, as far as they are read here."""
+    """Columns of QUERY_SCORES that are read here, with a query in each third of a document."""
     n_queries = len(values)
     place, third = np.arange(n_queries), np.arange(n_queries) % 3
     known = pl.DataFrame(
@@ -51,7 +51,7 @@ def scores_of(model: str, values: np.ndarray) -> pl.DataFrame:
 
 
 def results(folder: Path, out: Path, runs: list[TrainedRun]) -> None:
-    """Make the table of some runs, from the scores and PSIs of a folder."""
+    """Make the table of some runs from the scores and PSIs in a folder."""
     models = [run.model for run in runs]
     jobs.run(
         run_training_results,
@@ -108,7 +108,7 @@ def test_a_distribution_has_one_row_of_the_scores_averaged_over_seeds(made):
     assert (row["n_seeds"], row["n_queries"], row["n_documents"]) == (2, 600, 200)
 
 
-def test_the_seeds_own_figures_stand_beside_it(made):
+def test_results_of_single_seeds_are_reported(made):
     _, psi, table, _ = made
     row = table.filter(bucket="all", distribution="begin").row(0, named=True)
     own = psi.filter(

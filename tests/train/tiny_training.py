@@ -40,7 +40,7 @@ def train(
     seed: int = 1,
     **settings: Any,
 ) -> Path:
-    """Train a base of the pool's examples, and return its folder."""
+    """Train a base on the pool's examples and return its folder."""
     jobs.run(
         run_train_model,
         {name: pool[name] for name in ("pairs", "queries", "corpus")},

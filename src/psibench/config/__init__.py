@@ -1,4 +1,4 @@
-"""Sections of the config and the registries: the low layer that a job may read without the rest.
+"""Sections of the config and the registries, which a job can import without other packages.
 
-A section stands beside the code that reads it or here; `psibench.plan` composes them.
+A section is defined here or in the package that reads it; `psibench.plan` composes the sections.
 """

@@ -1,4 +1,4 @@
-"""What every config section shares: unknown keys refused, ids and paths typed."""
+"""Base class of config sections, which refuses unknown keys, and types of ids and paths."""
 
 import re
 from itertools import pairwise
@@ -22,9 +22,9 @@ Language = Annotated[str, StringConstraints(pattern=LANGUAGE_PATTERN)]
 
 
 def _replaceable(kind: str) -> AfterValidator:
-    """Replace ids as the validation's context says (`psibench.plan.stand_ins`); without one, none.
+    """Return a validator that replaces ids by the context of the validation, if it has one.
 
-    Several ids may become one: a list then has it once.
+    `psibench.plan.stand_ins` makes the context. Ids of a list that become equal are merged.
     """
 
     def replaced(value: Any, info: ValidationInfo) -> Any:
@@ -48,14 +48,14 @@ def _shipped_if_replaced(path: str | None, info: ValidationInfo) -> str | None:
 
 
 Template = Annotated[str | None, AfterValidator(_shipped_if_replaced)]
-"""A template of the user's own; stand-ins know the shipped ones only."""
+"""Path of the user's template; ignored with stand-ins, which know only shipped templates."""
 
 
 def _refuse_no_commit(value: str) -> str:
     if not re.fullmatch(COMMIT_PATTERN, value):
         raise ValueError(
-            "A commit has 40 digits of 0-9 and a-f (a branch or tag moves): copy it from the "
-            "repository's history on the hub, or leave the key out for its default branch"
+            "A commit has 40 digits of 0-9 and a-f (branches and tags may change): copy it from "
+            "the repository's history on the hub, or remove the key to use the default branch"
         )
     return value
 

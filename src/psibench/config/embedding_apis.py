@@ -34,14 +34,14 @@ class EmbeddingApiModel(ModelBase):
     document_prompt: Prompt = ""
     """Text put before each document."""
     max_tokens: int = Field(ge=8)
-    """Longest text that the model reads; psibench cuts longer texts, so that it knows what the
+    """Longest text that the model reads. psibench cuts longer texts itself, to know which part the
     model reads."""
     tokenizer: str
     """Checkpoint with the model's tokenizer, or its tokenizer.json: it cuts texts and counts
     tokens."""
     texts_per_request: int = Field(default=128, ge=1)
     tokens_per_request: int = Field(default=100_000, ge=1)
-    """Most tokens of the texts in a request; a longer text gets a request of its own."""
+    """Most tokens of the texts in a request; a longer text is sent in a separate request."""
     concurrency: int = Field(default=4, ge=1)
     """Requests at the same time."""
     timeout_s: float = Field(default=120, gt=0)

@@ -36,11 +36,11 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     if not isinstance(loaded, dict):
         raise InputError(f"{path}: found a {type(loaded).__name__}, expected a mapping of sections")
     if odd := [name for name in loaded if not isinstance(name, str)]:
-        raise InputError(f"{path}: the key {shown(odd[0])} is no text; sections have names")
+        raise InputError(f"{path}: the key {shown(odd[0])} is no text; section names are texts")
     return loaded
 
 
-@lru_cache(maxsize=16)  # registries are asked for several times; parsing them takes longest
+@lru_cache(maxsize=16)  # registries are read several times, and parsing is slow
 def _parsed(text: str, where: str) -> Any:
     from psibench.plain_yaml import parse_yaml
 
@@ -50,7 +50,7 @@ def _parsed(text: str, where: str) -> Any:
 def laid_over(
     under: Mapping[str, Any], over: Mapping[str, Any], *, replaced: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Lay a config over another one: mappings merge key by key, those ``replaced`` do not."""
+    """Override a config by another one; merges mappings by key, except the keys ``replaced``."""
     laid = dict(under)
     for key, value in over.items():
         below = laid.get(key)
@@ -60,16 +60,16 @@ def laid_over(
 
 
 def composed(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay a user's config over those that it extends, and all of it over the default one.
+    """Merge the default config, the configs that a user's config extends, and the user's config.
 
-    The default's ``benchmarks`` and ``models`` are replaced whole, so that a user who names two
-    benchmarks runs two benchmarks.
+    Later configs override earlier ones. ``benchmarks`` and ``models`` replace the default's as a
+    whole, so that a user who names two benchmarks runs two benchmarks.
 
     Raises
     ------
     InputError
-        If ``extends`` is no list of shipped configs, or these extend each other in a circle; or
-        if the config has aliases that stand for millions of values, as Snakemake lets pass.
+        If ``extends`` is not a list of shipped configs, these extend each other in a circle, or the
+        config has aliases that expand to millions of values, which Snakemake accepts.
     """
     try:
         refuse_aliases(config, _inside)
@@ -88,7 +88,7 @@ def _inside(value: Any) -> Iterable[Any]:
 def _extended(config: Mapping[str, Any], by: tuple[str, ...]) -> dict[str, Any]:
     named, under = config.get("extends", []), dict[str, Any]()
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise InputError(f"config key extends: found {shown(named)}; give a list of names")
+        raise InputError(f"config key extends: found {shown(named)}; use a list of names")
     for name in named:
         if name not in (known := _shipped_configs()):
             raise InputError(
@@ -136,7 +136,7 @@ def validated(raw: Any, kind: TypeAdapter[_Valid], where: str, *, context: Any =
 
 
 def explain(error: ValidationError, where: str, raw: Any) -> str:
-    """Turn a validation error into a message; ``where`` names what was read, ``raw`` is it."""
+    """Return the message of a validation error of ``raw``, which was read from ``where``."""
     return f"{where} is not valid:\n" + "\n".join(f"  {line}" for line in _problems(error, raw))
 
 
@@ -147,43 +147,43 @@ def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
         message = problem["msg"].removeprefix("Value error, ")
         if kind == "extra_forbidden":
             yield (
-                f"{key}: unknown key. Check the spelling, or take it out; docs/config.md lists "
+                f"{key}: unknown key. Check the spelling or remove it; docs/config.md lists "
                 "every key of a config."
             )
         elif kind == "missing":
-            yield f"{key}: missing; it must be given."
+            yield f"{key}: missing; this key is required."
         elif kind.startswith("union_tag"):
             yield _explain_choice(key, problem["ctx"])
         elif isinstance(found, Mapping):
             yield f"{key}: {message}"
         else:
-            said = f"{key}: found {without_secrets(repr(found))}. {message}"
-            yield said + (_number_hint(found) if kind in ("float_type", "int_type") else "")
+            text = f"{key}: found {without_secrets(repr(found))}. {message}"
+            yield text + (_number_hint(found) if kind in ("float_type", "int_type") else "")
 
 
 def _number_hint(found: Any) -> str:
-    """Say how to write a number that YAML 1.1 takes for a text, as 5e-2 and +.5."""
+    """Return how to write a number that YAML 1.1 reads as a text, e.g. 5e-2 or +.5."""
     try:
         value = parse_number(found, where="", column="") if isinstance(found, str) else math.nan
     except InputError:
         return ""
     written = repr(value).replace("e", ".0e") if "." not in repr(value) else repr(value)
-    return f". This is a text to YAML; write {written}" if math.isfinite(value) else ""
+    return f". YAML reads this as a text; write {written}" if math.isfinite(value) else ""
 
 
 def _explain_choice(key: str, context: Mapping[str, Any]) -> str:
-    """Say which key decides what a section is, and what it may be."""
+    """Return a message on the key that selects a section's type, with its allowed values."""
     key = f"{key}.{context['discriminator']}".replace("'", "")
     if "tag" not in context:
-        return f"{key}: missing; it must be given. docs/config.md lists its values."
+        return f"{key}: missing; this key is required. docs/config.md lists its values."
     return f"{key}: found {context['tag']!r}. Input should be {context['expected_tags']}"
 
 
 def _key_path(location: tuple[int | str, ...], raw: Any, *, absent: bool) -> str:
-    """Write a problem's place as the user wrote it, without pydantic's own marks.
+    """Return a problem's key path as in the user's file, without the parts that pydantic adds.
 
-    What is not in ``raw`` is such a mark (the name of a union's member, ``[key]``), unless it is
-    the last part of a place where something is ``absent``.
+    A part that is not in ``raw`` was added by pydantic (the name of a union's member, ``[key]``),
+    unless it is the last part and the key is ``absent``.
     """
     parts: list[str] = []
     value = raw

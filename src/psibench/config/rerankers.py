@@ -114,7 +114,7 @@ class FlagLayerwiseReranker(PromptedReranker):
 
     backend: Literal["flag-layerwise"]
     cutoff_layer: int = Field(ge=1)
-    """Number of layers that run; the checkpoint needs a head for the last of them."""
+    """Number of layers that run; the checkpoint needs a head for the last one."""
 
 
 class MxbaiReranker(PromptedReranker):

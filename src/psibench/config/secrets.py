@@ -1,4 +1,4 @@
-"""Secrets: refused in a config, read from the environment, taken out of what is shown."""
+"""Secrets: refused in a config, read from the environment, and hidden in messages and logs."""
 
 import os
 import re
@@ -13,8 +13,8 @@ SECRET_KEY = re.compile(
     r"|secret|password|passwd|passphrase|(proxy[_-])?authorization|bearer|cookie|credentials?)$"
 )
 _NO_NAME = r"(?=(?:[A-Za-z0-9]*[-_])*(?![A-Za-z]{0,15}[0-9]{0,8}(?![A-Za-z0-9]))[A-Za-z0-9]{12,})"
-"""Ahead is a run of letters and digits that is no word, number, or word and number: sk-, pa- and
-hf_ also begin names of files and models in Slovak, in Punjabi, and of Hugging Face."""
+"""Lookahead for 12 letters and digits that are not a word, a number, or a word with a number: names
+of files and models also begin with sk- (Slovak), pa- (Punjabi) and hf_ (Hugging Face)."""
 SECRET_VALUE = re.compile(
     r"(?<![\w-])("
     rf"sk-{_NO_NAME}[\w-]{{16,}}|hf_{_NO_NAME}\w{{16,}}|pa-{_NO_NAME}\w{{20,}}"
@@ -25,24 +25,24 @@ SECRET_VALUE = re.compile(
     r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}(?:\.[\w-]*)?|-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r")"
 )
-"""Keys of services that give theirs a form of its own; eyJ... is a JSON Web Token."""
+"""Keys of services with a recognisable format; eyJ... is a JSON Web Token."""
 _BEARER = re.compile(r"(?i)(bearer\s+)(?=[a-z.~+/=_-]{0,99}\d)[\w.~+/=-]{8,}")
 _OPTION = re.compile(
     r"(?:--?(?P<option>[A-Za-z][\w-]*)|(?P<variable>[A-Za-z]\w*))(?P<given>=.*)?", re.DOTALL
 )
 NO_VARIABLE = (
-    "expected the name of an environment variable, as OPENAI_API_KEY; found something else, "
+    "expected the name of an environment variable, e.g. OPENAI_API_KEY; found something else, "
     "perhaps the key itself (not shown). Export the variable and put its name here"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 
 
 def refuse_secrets(value: Any, *, key: str = "") -> None:
-    """Raise InputError if a config holds something that is, or is named like, a secret.
+    """Raise InputError if a config has a value that looks, or a key that is named, like a secret.
 
-    That is: a value of a known form; any text under a key, or behind an option or a variable in a
-    list, that is named like a secret; and, under a key that ends in ``_env``, what is no name of an
-    environment variable. The message names the key only, never the value.
+    Refuses a value in the format of a key; any text under a name like ``api_key``, whether the name
+    is a config key, an option or a variable in a list; and a value that cannot be the name of an
+    environment variable under a key that ends in ``_env``. The message never has the value.
     """
     if isinstance(value, Mapping):
         for name, inner in value.items():
@@ -69,21 +69,21 @@ def _refuse_entry(name: str, value: Any, *, key: str, path: str) -> None:
 
 
 def holds_secret(text: str) -> bool:
-    """Say whether a text holds what has the form of a key."""
+    """Return whether a text contains the format of a key."""
     return bool(SECRET_VALUE.search(text) or _BEARER.search(text))
 
 
 def is_variable(text: str) -> bool:
-    """Say whether an environment variable is called so, or could be: a key has another look."""
+    """Return whether a text is, or could be, the name of an environment variable, and not a key."""
     runs = _RUN.findall(text)
     is_key = any(sum(map(str.isdigit, run)) >= 2 or not run.isupper() for run in runs)
     return bool(_VARIABLE.fullmatch(text)) and (text in os.environ or not is_key)
 
 
 def _is_secret(name: str, value: Any) -> bool:
-    """Say whether a key is named like a secret and holds one.
+    """Return whether a config key is named like a secret and has a value.
 
-    A token may also be counted, or be one of a vocabulary, as ``<pad>``.
+    Keys with ``token`` may also have counts, or items of a vocabulary, e.g. ``<pad>``.
     """
     is_count = isinstance(value, int | float)
     is_mark = isinstance(value, str) and value.startswith(("<", "["))
@@ -93,7 +93,7 @@ def _is_secret(name: str, value: Any) -> bool:
 
 
 def _names_secret(word: str, following: Sequence[Any]) -> bool:
-    """Say whether a word of a command sets a secret: ``--api-key KEY``, ``HF_TOKEN=KEY``."""
+    """Return whether a word of a command sets a secret: ``--api-key KEY``, ``HF_TOKEN=KEY``."""
     found = _OPTION.fullmatch(word)
     if found is None or (found["variable"] and not found["given"]):
         return False
@@ -103,8 +103,8 @@ def _names_secret(word: str, following: Sequence[Any]) -> bool:
 
 def _refusal(key: str) -> InputError:
     return InputError(
-        f"config key {key}: holds a secret (value not shown). Secrets are read from the "
-        "environment only: export the variable and take this key out."
+        f"config key {key}: holds a secret (value not shown). psibench reads secrets only from "
+        "the environment: export the variable and remove this key."
     )
 
 
@@ -118,14 +118,14 @@ _ADDRESS, _RUN = re.compile(r"://[^\s'\"]+"), re.compile(r"[A-Za-z0-9]{16,}")
 
 
 def without_keys(text: str) -> str:
-    """Hide keys in a text, by their form or as a part of an address, and what one has before @."""
+    """Hide keys in a text, in any known format or in an address, and user names before @."""
     text = _ADDRESS.sub(lambda address: _RUN.sub(_hidden_if_random, address[0]), text)
     text = _MASKED.sub(HIDDEN, _USER.sub("://[hidden]@", text))
     return SECRET_VALUE.sub(HIDDEN, _BEARER.sub(rf"\1{HIDDEN}", text))
 
 
 def without_secrets(text: str) -> str:
-    """Hide keys in a text, and what addresses hold before @ and after ?: names, passwords."""
+    """Hide keys in a text, and the parts of addresses before @ and after ?."""
     return without_keys(_QUERY.sub(r"\1?[hidden]", text))
 
 
@@ -134,9 +134,10 @@ def _hidden_if_random(run: re.Match[str]) -> str:
 
 
 def _looks_random(run: str) -> bool:
-    """Say whether letters and digits are mixed as in a key.
+    """Return whether letters and digits are mixed as in a key.
 
-    Hexadecimal ones name accounts, too, and one with a word in it a model, as Qwen25Instruct72B.
+    Excludes hexadecimal texts, which may name accounts, and texts with a word, which may name
+    models, e.g. Qwen25Instruct72B.
     """
     n_digits = sum(map(str.isdigit, run))
     is_mixed = not (run.islower() or run.isupper()) and n_digits >= 2
@@ -146,13 +147,13 @@ def _looks_random(run: str) -> bool:
 
 
 def plain_address(value: str) -> str:
-    """Return an address as it is, if it is one that may be stored, logged and shown.
+    """Return an address unchanged if it may be stored, logged and shown.
 
     Raises
     ------
     ValueError
-        If it is no http(s) address of a host, or holds a user name, a password, a query or what no
-        address has. The words do not quote it.
+        If it is not an http(s) address of a host, or has a user name, a password, a query or
+        characters that an address cannot have. The message does not quote it.
     """
     if not value.isprintable() or " " in value:
         raise ValueError("holds blanks or characters that no address has")
@@ -162,28 +163,30 @@ def plain_address(value: str) -> str:
     except ValueError as error:
         raise ValueError(f"not an address: {without_secrets(str(error))}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("not an http(s) address, as in http://localhost:8000/v1")
+        raise ValueError("not an http(s) address, e.g. http://localhost:8000/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ValueError("holds a user name, password or query; keys go in the environment")
     if any(_looks_random(run) for run in _RUN.findall(parts.path)):
-        raise ValueError("its path holds what looks like a key; keys go in the environment")
+        raise ValueError("its path seems to hold a key; keys go in the environment")
     return value
 
 
 class Secret:
-    """A key (empty where a server needs none) that hides itself when printed, or in texts."""
+    """An API key that is never printed; empty for a server without keys."""
 
     def __init__(self, value: str) -> None:
         self._value = value
 
     @classmethod
     def from_environment(cls, name: str | None, *, key: str = "api_key_env") -> "Secret":
-        """Read the variable ``name``, which stands in config key ``key``; no name is no key.
+        """Read the environment variable ``name``, the value of config key ``key``.
+
+        None gives an empty secret.
 
         Raises
         ------
         InputError
-            If the name is none, or the variable is not set or empty.
+            If ``name`` cannot be a variable's name, or the variable is not set or empty.
         """
         if name is None:
             return cls("")
@@ -198,20 +201,20 @@ class Secret:
         if not value.isascii() or not value.isprintable():
             raise InputError(
                 f"environment variable {name} (config key {key}) holds characters that no "
-                "API key has; copy the key anew"
+                "API key has; copy the key again"
             )
         return cls(value)
 
     def reveal(self) -> str:
-        """Return the key itself, for the HTTP client alone."""
+        """Return the key; only the HTTP client may call this."""
         return self._value
 
     def scrub(self, text: str) -> str:
-        """Take the key, its masked form and anything that looks like a key out of a text."""
+        """Hide the key, its masked form and anything that looks like a key in a text."""
         return without_keys(self.scrub_exactly(text))
 
     def scrub_exactly(self, text: str) -> str:
-        """Take the key itself out of a text: for replies, where nothing else may change."""
+        """Hide only the key itself in a text, e.g. a reply, which may not change otherwise."""
         return text.replace(self._value, HIDDEN) if len(self._value) >= 4 else text
 
     def __repr__(self) -> str:

@@ -12,8 +12,8 @@ class _Source(Section):
 
     max_bad_share: float = Field(default=0.01, ge=0, lt=1)
     """Largest share of unusable records (an answer that is not at its offset, a query without text,
-    a document that cannot be converted), rounded up. They are left out and listed in the log and
-    the table of dropped items. With more of them the build fails; 0: with any."""
+    a document that cannot be converted), rounded up. psibench drops them and lists them in the log
+    and the table of dropped items. With more unusable records the build fails."""
 
 
 class SquadSource(_Source):

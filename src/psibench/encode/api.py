@@ -1,6 +1,6 @@
-"""Stage ``embed_api``: the vectors of a benchmark's texts in one language, from a service.
+"""Stage ``embed_api``: requests the vectors of a benchmark's texts in one language from a service.
 
-It writes the table of encodings that the stage ``encode`` writes, and what was asked.
+It writes the same table of encodings as the stage ``encode``, and a table of usage.
 """
 
 import asyncio
@@ -41,33 +41,33 @@ BLOCK_CHARS = 64_000_000
 
 REQUESTS_PER_PART = 16
 SECONDS_PER_PART = 20.0
-"""A part of the store is written after so many answers, or so long: ``kill -9`` loses no more."""
+"""The store is written after this many answers or seconds; ``kill -9`` loses at most these."""
 
 
 @stage("embed_api", version=3)
 def run_embed_api(job: Job) -> None:
-    """Ask a service for the vectors of all domains of a language that the store lacks.
+    """Request all vectors of a language that the store lacks.
 
-    Vectors are stored while they come: a job that is killed, stopped or out of budget asks only the
-    rest when it runs again.
+    Vectors are stored as they arrive, so a job that was killed, stopped or out of budget requests
+    only the missing ones when it runs again.
 
     Inputs: ``corpora`` and ``queries``. Outputs: ``encodings`` (ENCODINGS) and ``usage``
-    (EMBEDDING_USAGE). The config that the workflow was started with says of the model what decides
-    no vector, and is no parameter of the rule: address, budget, patience.
+    (EMBEDDING_USAGE). Settings that do not affect vectors (address, budget, retries) come from the
+    workflow's config and are not parameters of the rule.
 
     Raises
     ------
     InputError
-        If a table or the entry is not what it should be, the key is not set, the service refuses a
-        request or fails to the last try, or the budget is reached.
+        If a table or the entry is not valid, the key is not set, the service refuses a request or
+        all attempts fail, or the budget is reached.
     Stopped
-        If the job has to end early; what was answered is stored.
+        If the job has to end early; the vectors received are stored.
     """
     model, storage = job.value("model"), job.value("storage", Storage)
     entry = registry_entry(job.config, model)
     assert isinstance(entry, EmbeddingApiModel)
     sources = list_sources(job)
-    for source in sources:  # before anything is asked
+    for source in sources:  # check the tables before paying for requests
         source.ids()
     service = EmbeddingService(entry, model, store=job.value("store"), storage=storage)
     with watched_stop() as stop:
@@ -89,20 +89,17 @@ def run_embed_api(job: Job) -> None:
 
 
 def service_revision(model: str, entry: EmbeddingApiModel) -> dict[str, str]:
-    """Return what a service's model is, for the provenance.
-
-    It can be pinned no further: model, version, tokenizer.
-    """
+    """Return the model, version and tokenizer of a service for the provenance."""
     named = "@".join(filter(None, (entry.model, entry.version)))
     tokenizer = checkpoint_identity(entry.tokenizer, None, part="tokenizer")
     return {f"model:{model}": f"{named}, tokenizer {tokenizer}"}
 
 
 class EmbeddingService:
-    """Asks a service for the vectors that its model's store lacks.
+    """Requests from a service the vectors that the model's store lacks.
 
-    ``texts`` says what is sent of a text, ``vectors`` is the store. What was paid for the vectors
-    in it counts as spent of the entry's budget.
+    ``texts`` cuts and counts texts, ``vectors`` is the store. The cost of stored vectors counts
+    towards the entry's budget.
     """
 
     def __init__(
@@ -126,7 +123,7 @@ class EmbeddingService:
         self._dim: int | None = None
 
     def source(self, source: Source, *, stop: StopCheck) -> pl.DataFrame:
-        """Ask for a source; returns its columns of the encodings table."""
+        """Request the vectors of a source; returns its columns of the encodings table."""
         frames, title = [pl.DataFrame(schema=ENCODED)], f"{source.domain.name}, {source.role}"
         salt = self.texts.salt(source.role)
         for texts in in_blocks(source.texts(), len, BLOCK_CHARS):
@@ -141,9 +138,9 @@ class EmbeddingService:
     def block(
         self, texts: Sequence[str], role: Role, *, title: str, stop: StopCheck
     ) -> list[TokenizedText]:
-        """Ask for the texts that the store lacks, each distinct one once; returns their tokens.
+        """Request each distinct text that the store lacks; returns the tokens of all texts.
 
-        Those without a visible character, which services refuse, are left to `finish`.
+        Leaves texts without a visible character, which services refuse, to `finish`.
         """
         stop.check()
         salt = self.texts.salt(role)
@@ -161,14 +158,14 @@ class EmbeddingService:
                 self._blank[keys[place]] = None
         title = f"asking {self._model}: {title}"
         logger.info("%s: %d texts, %d to ask", title, len(keys), len(todo))
-        if todo:  # with nothing to ask no key is needed
+        if todo:  # without requests no API key is needed
             asyncio.run(self._ask(todo, role, title=title, stop=stop))
         return items
 
     async def _ask(
         self, todo: Sequence[tuple[bytes, str, int]], role: Role, *, title: str, stop: StopCheck
     ) -> None:
-        """Ask for texts, given with address and tokens; store what comes, part by part."""
+        """Request texts (store key, text, number of tokens); store the vectors as they arrive."""
         entry, keys, sent, counts = self._entry, *zip(*todo, strict=True)
         requests = pack(
             counts,
@@ -209,17 +206,15 @@ class EmbeddingService:
         self._dim = client.dim
 
     def finish(self) -> None:
-        """Store zeros, which are like nothing else, for texts services refuse.
+        """Store zero vectors, which match nothing, for texts that services refuse.
 
-        Raises InputError if the service has given no vector, whose dimensions they would have.
+        Raises InputError without any vector from the service, which gives their dimensions.
         """
         if not self._blank:
             return
         if self._dim is None:
-            raise InputError(
-                f"model {self._model!r}: no text has a visible character; nothing can be asked"
-            )
-        logger.warning("%d texts without a visible character get zeros", len(self._blank))
+            raise InputError(f"model {self._model!r}: no text has a visible character to send")
+        logger.warning("%d texts without a visible character get zero vectors", len(self._blank))
         zeros = [np.zeros((1, self._dim), np.float32)] * len(self._blank)
         self.vectors.add(list(self._blank), zeros)
         self._blank = {}

@@ -1,4 +1,4 @@
-"""Texts as a service is sent them: cut to what its model reads, and counted."""
+"""Texts for a service: cut to its model's longest input, and counted in tokens."""
 
 import hashlib
 import json
@@ -15,17 +15,17 @@ from psibench.models.tokenizing import tokenize_texts
 from psibench.tables.provenance import hash_params
 
 SET_BY_CALLS = ("truncation", "padding")
-"""Parts of a tokenizer that its calls change."""
+"""Settings of a tokenizer that its calls change."""
 
 
 @dataclass(frozen=True)
 class ApiTexts:
-    """The side of an ``Encoder`` that needs no service: identity, salts, tokens.
+    """The part of an ``Encoder`` that needs no service: identity, salts, tokens.
 
     Attributes
     ----------
     identity
-        The tokenizer's, see ``tokenizer_identity``.
+        Identity of the tokenizer, see ``tokenizer_identity``.
     """
 
     entry: EmbeddingApiModel
@@ -34,11 +34,11 @@ class ApiTexts:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything that decides the vectors besides the text and its prompt.
+        """Hash of everything that decides the vectors, except the text and its prompt.
 
-        Model and fields as sent, what is cut by which tokenizer, and ``version``. Not the address:
-        the same model behind another host gives the same vectors; where it does not, ``version``
-        tells them apart. Neither key nor anything about pace or price.
+        Covers the model, the fields of a request, the tokenizer, ``max_tokens`` and ``version``. It
+        excludes the address, because a model gives the same vectors on every host (set ``version``
+        if it does not), the API key, and settings of speed and price.
         """
         fields = {
             "model", "query_fields", "document_fields", "vectors_path", "max_tokens", "version",
@@ -49,7 +49,7 @@ class ApiTexts:
         )
 
     def salt(self, role: Role) -> str:
-        """Return the role's prompt and fields: equal texts of two roles differ by them."""
+        """Return the role's prompt and fields, which distinguish equal texts of two roles."""
         fields = role_fields(self.entry, role)
         prompt = self.prompt(role)
         return f"{prompt}\0{json.dumps(fields, sort_keys=True)}" if fields else prompt
@@ -59,14 +59,14 @@ class ApiTexts:
         return self.entry.query_prompt if role == "query" else self.entry.document_prompt
 
     def sent(self, text: str, item: TokenizedText, role: Role) -> str:
-        """Return what is sent for a text: the prompt and the visible part of the text."""
+        """Return the text to send: the prompt and the visible part of the text."""
         return self.prompt(role) + text[: item.visible_char_end]
 
     def tokenize(self, texts: Sequence[str], role: Role) -> list[TokenizedText]:
-        """Tokenize texts; those that are too long are cut between two characters.
+        """Tokenize texts; cuts texts that are too long between two characters.
 
-        A cut text is tokenized anew, as the service will, and shortened until it fits: a prefix may
-        have more tokens than it has in the whole text.
+        A cut text is tokenized again, like on the service, and shortened until it fits: a prefix
+        may have more tokens than the same characters in the whole text.
         """
         prompt, most = self.prompt(role), self.entry.max_tokens
         items = tokenize_texts(self.tokenizer, texts, prompt=prompt, max_tokens=most)
@@ -97,7 +97,7 @@ def load_api_texts(entry: EmbeddingApiModel, *, model: str) -> ApiTexts:
     Raises
     ------
     InputError
-        If it cannot be loaded, or a prompt alone is longer than the model reads.
+        If it cannot be loaded, or a prompt already has ``max_tokens`` tokens.
     """
     tokenizer = load_tokenizer(entry.tokenizer, option=f"model {model!r}: tokenizer")
     texts = ApiTexts(entry, tokenizer, tokenizer_identity(tokenizer, name=entry.tokenizer))
@@ -107,7 +107,8 @@ def load_api_texts(entry: EmbeddingApiModel, *, model: str) -> ApiTexts:
         if prompt.n_tokens >= entry.max_tokens:
             raise InputError(
                 f"model {model!r}: {role}_prompt has {prompt.n_tokens} tokens and max_tokens is "
-                f"{entry.max_tokens}: no text would be left; shorten it or raise max_tokens"
+                f"{entry.max_tokens}, which leaves no tokens for texts; shorten the prompt or "
+                "raise max_tokens"
             )
     return texts
 
@@ -115,19 +116,19 @@ def load_api_texts(entry: EmbeddingApiModel, *, model: str) -> ApiTexts:
 def tokenizer_identity(tokenizer: Any, *, name: str) -> str:
     """Return ``sha256:`` and the hash of everything that decides a tokenizer's tokens.
 
-    Neither the folder nor the commit it was loaded from is part of it: vectors that are paid for
-    must not be lost to another download of the same files.
+    The hash excludes the folder and the commit, so that paid vectors stay valid after another
+    download of the same files.
 
     Raises
     ------
     InputError
-        If it is not one of the tokenizers library, whose tokens know their characters.
+        If the tokenizer is not from the tokenizers library, which gives the character offsets.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise InputError(
-            f"tokenizer {name!r}: {type(tokenizer).__name__} does not say where its tokens are in "
-            "a text; give a checkpoint with a tokenizer.json"
+            f"tokenizer {name!r}: {type(tokenizer).__name__} gives no character offsets of tokens; "
+            "use a checkpoint with a tokenizer.json"
         )
     plain = json.loads(backend.to_str())
     content = {key: value for key, value in plain.items() if key not in SET_BY_CALLS}

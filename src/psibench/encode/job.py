@@ -2,8 +2,8 @@
 
 A job encodes the texts of a benchmark in one language that a model's store lacks. It writes the
 address of each text's vectors and how much of the text the model read. Texts are read in blocks,
-because those of a language may not fit into memory. Several jobs can share the texts of a language:
-each takes the texts whose address is in its slice, and writes their rows.
+because all texts of a language may not fit in memory. Several jobs can share the texts of a
+language: each takes the texts whose address is in its slice, and writes their rows.
 """
 
 import logging
@@ -222,7 +222,7 @@ def encode_sources(
 def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]:
     """Load an encoder on the device in the settings.
 
-    Also returns its number format: the entry's, else that in the settings.
+    Also returns its number format, from the entry, else from the settings.
     """
     device = pick_device(settings.device)
     dtype = getattr(entry, "dtype", None) or settings.dtype

@@ -263,8 +263,8 @@ def complete_build(
 ) -> Build:
     """Return a benchmark's tables, with lengths added to the corpus and the queries.
 
-    Further columns of ``queries`` come after the declared ones. If documents have an ``origin``
-    that some of them share, queries get it in a column `cluster`. If documents have pages, queries
+    Further columns of ``queries`` come after the declared ones. If several documents share
+    an ``origin``, queries get it in a column `cluster`. If documents have pages, queries
     get ``pos_page``, the page on which their evidence starts, from 1.
     """
     corpus = with_lengths(documents, count_tokens=count_tokens)

@@ -65,7 +65,7 @@ _TOO_FEW = "tiny: drew only %d of the %d requested queries with target %s"
 _LEFT_OUT = "tiny: left out %d queries of %s: %s"
 _WHY_LEFT_OUT = {
     NO_TARGET: "they have no target position",
-    REPEATED_TEXT: "their texts repeat those of other queries in the subset",
+    REPEATED_TEXT: "their texts repeat the texts of other queries in the subset",
 }
 
 RECIPE_TASKS: Mapping[str, tuple[LlmTask, ...]] = {

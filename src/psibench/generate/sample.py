@@ -217,7 +217,7 @@ def _write_missing(parts: Sequence[SamplePart], processes: int) -> None:
 
 def _begin_reader() -> None:
     """Limit a reading process to one thread, and end it when its parent ends."""
-    os.environ["RAYON_NUM_THREADS"] = "1"  # tokenizers; polars has its own setting
+    os.environ["RAYON_NUM_THREADS"] = "1"  # for tokenizers; polars has another setting
     parent = parent_process()
     assert parent is not None
 

@@ -122,7 +122,7 @@ def is_current(
     *,
     length_tokenizer: str,
 ) -> bool:
-    """Return whether a domain's documents are those that its sample would draw now.
+    """Return whether its sample would draw a domain's documents again.
 
     A dataset on the hub counts as unchanged while its name and revision are.
     """
@@ -198,7 +198,7 @@ _CANDIDATE_SCHEMA: dict[str, Any] = {
 
 
 class Candidates:
-    """The documents of a source, or of a part of it, that may be drawn.
+    """The documents of a source or part that may be drawn.
 
     Attributes
     ----------

@@ -80,8 +80,8 @@ class LlmSettings(Section):
 
     backend: Literal["openai", "openai-batch", "vllm", "stand-in", "file"]
     """openai: any server with OpenAI's chat completions. openai-batch: OpenAI's files and batches.
-    vllm: a server that the job starts. stand-in: a rule-based program that stands in for a language
-    model. file: translations that another system made, as a translator (docs/multilingual.md)."""
+    vllm: a server that the job starts. stand-in: a rule-based program instead of a language model.
+    file: translations that another system made, as a translator (docs/multilingual.md)."""
     model: str = Field(min_length=1)
     """Name of the model on the server."""
     revision: str | None = None
@@ -96,7 +96,7 @@ class LlmSettings(Section):
     api_key_env: str | None = None
     """Name of the environment variable with the API key; null for servers without keys."""
     headers: dict[str, str] = Field(default_factory=dict)
-    """Further HTTP headers, which must not contain API keys."""
+    """Additional HTTP headers, which must not contain API keys."""
     reply_format: ReplyFormat = "json_schema"
     """How structured replies are requested; choose the strictest format that the server supports
     (docs/generation.md)."""
@@ -127,8 +127,8 @@ class LlmSettings(Section):
         secret = [n for n in value if _SECRET_HEADER.search(n)]
         if secret:
             raise ValueError(
-                f"{secret[0]} is a secret; put it into an environment variable, and name that in "
-                "api_key_env"
+                f"{secret[0]} is a secret; put it into an environment variable and set api_key_env "
+                "to the variable's name"
             )
         odd = [n for n, text in value.items() if not _HEADER.fullmatch(n) or not text.isprintable()]
         if odd:

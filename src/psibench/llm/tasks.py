@@ -1,8 +1,8 @@
 """A task of a language model, for stages: items to ask about, and rows from replies.
 
 A recipe is a sequence of tasks. A task runs in shards; a shard has some of the documents, with the
-rows that earlier tasks made of them. The outcomes of all shards are then gathered into one table,
-which later tasks read under the task's name.
+rows of earlier tasks about these documents. The outcomes of all shards are then gathered into one
+table, which later tasks read under the task's name.
 """
 
 import json

@@ -5,8 +5,8 @@ characters, and the queries of one document share its difficulty. So a compariso
 mixes two questions, which this module separates:
 
 - *within documents*: does the score of a document's queries depend on the position of their
-  evidence? Sums within documents remove what a document's queries share, and documents, not
-  queries, are independent.
+  evidence? Sums within documents remove effects shared by a document's queries, and documents
+  instead of queries are independent.
 - *between documents*, if each document has queries in only one bucket: do documents of similar
   length differ with the position of their evidence?
 
@@ -407,10 +407,10 @@ def within_documents(table: DocumentTable, *, of_differences: bool = False) -> B
     queries, with score sum ``t_d``, scored alike; ``b = sum U_d`` and ``V = sum U_d U_d'``. The
     statistic is ``Q = b' pinv(V) b`` of rank r over G documents with ``U_d != 0``. If the U_d are
     symmetric about 0, ``Q / G ~ Beta(r / 2, (G - r) / 2)`` to close approximation: this is
-    Hotelling's T^2 of the U_d against 0, with uncentred V. U_d does not change with what a
-    document's queries share, and V contains their correlation. If clusters of documents are the
-    independent units, U_d is first summed over each cluster. The tests use U_d along slope and bend
-    (r is 2 or less), along the slope, and in each bucket, but never all of U_d. Sums of score
+    Hotelling's T^2 of the U_d against 0, with uncentred V. Effects that a document's
+    queries share do not change U_d, and V contains their correlation. If clusters of documents are
+    the independent units, U_d is first summed over each cluster. The tests use U_d along slope and
+    bend (r is 2 or less), along the slope, and in each bucket, but never all of U_d. Sums of score
     differences (``of_differences``) have no hits and misses to count (`FEWEST_OF_A_KIND`).
 
     Returns

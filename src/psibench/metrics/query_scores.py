@@ -85,7 +85,7 @@ def document_numbers(scores: pl.DataFrame) -> np.ndarray:
 def cluster_numbers(scores: pl.DataFrame) -> np.ndarray | None:
     """Return cluster numbers from 1 for QUERY_SCORES rows, int64 (n_queries,), or None.
 
-    A document without a cluster is its own cluster.
+    A document without a cluster is a separate cluster.
     """
     if CLUSTER not in scores.columns or not scores[CLUSTER].count():
         return None

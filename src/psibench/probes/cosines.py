@@ -1,9 +1,9 @@
-"""Probes of a cosine: what a known change of a text does to its vector.
+"""Probes of a cosine: effect of a known change of a text on its vector.
 
 Insertion and removal (Needles, section 3.1), segments (PosQ; Controlled, section 6.3) and moved
-evidence (Controlled, section 6.2) are one thing: variants of a text, each with its place, held
-against a reference, the document itself or the query. A document that has every place is its own
-control: what it is about is the same at each.
+evidence (Controlled, section 6.2) compare variants of a text, changed at different positions, with
+a reference: the document or the query. Each document has all positions, so it is the control for
+its content.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,25 +46,31 @@ PROBE_COSINES = TableSpec(
         *ABOUT,
         Column("probe", STRING, "insertion, removal, segments or moving"),
         Column("document_id", STRING, "document id, unique in its domain"),
-        Column("query_id", STRING, "query id; null: the reference is the document itself", True),
-        Column("size", FLOAT64, "share of the document put in or taken away; null: none", True),
-        Column("n_places", INT32, "places or segments"),
+        Column("query_id", STRING, "query id; null: the reference is the document", True),
+        Column("size", FLOAT64, "share of the document inserted or removed; null: none", True),
+        Column("n_places", INT32, "number of positions or segments"),
         Column(
             "place",
             INT32,
-            "from 1, of 3: beginning, middle, end; 0: the text as it is; null: left out",
+            "position from 1 (of 3: beginning, middle, end); 0: original text; null: left out",
             True,
         ),
-        Column("cosine", FLOAT64, "of variant and reference; null: left out", True),
+        Column("cosine", FLOAT64, "cosine of variant and reference; null: left out", True),
         Column(
-            "ndcg@10", FLOAT64, "with the variant in the document's place; null: not asked", True
+            "ndcg@10",
+            FLOAT64,
+            "nDCG@10 with the variant instead of the document; null: not computed",
+            True,
         ),
         Column("n_tokens", INT32, "tokens of the variant that the model read", True),
         Column(
-            "read", FLOAT64, "share of variant and document that the model read, the lower", True
+            "read",
+            FLOAT64,
+            "share that the model read, of the variant or of the document, the lower",
+            True,
         ),
-        Column("part_read", FLOAT64, "share of the altered part that the model read", True),
-        Column("left_out", STRING, "why there is no variant; null: there is", True),
+        Column("part_read", FLOAT64, "share of the changed part that the model read", True),
+        Column("left_out", STRING, "reason why there is no variant; null: there is one", True),
     ),
     key=(
         *("benchmark", "language", "domain", "model", "probe", "document_id", "query_id"),
@@ -74,8 +80,8 @@ PROBE_COSINES = TableSpec(
 NO_VECTOR = "no token that the model reads"
 
 
-# What is measured of a variant, beside the columns of PROBE_COSINES: its text and its part, the
-# numbers of its document and of its reference, and their inner product.
+# Columns of PROBE_COSINES, then working columns: text and changed part of the variant, row numbers
+# of its document and reference, and the inner product of variant and reference.
 VARIED = PROBE_COSINES.empty().drop(LABELS).schema | {
     "text": pl.String,
     "start": pl.Int64,
@@ -95,12 +101,13 @@ def measure(
     settings: Probes,
     count_tokens: TokenCounter,
 ) -> pl.DataFrame:
-    """Vary the texts of a sample, encode them and compare each with its reference.
+    """Make the variants of a sample, encode them and compare each with its reference.
 
-    Some documents after the others: memory does not depend on how many there are. ``count_tokens``
-    counts the tokens that the lengths of fillers go by.
+    Works in batches of documents to bound memory. ``count_tokens`` counts the tokens of a document
+    to set the length of its fillers.
 
-    Returns PROBE_COSINES less `LABELS`, and ``score``, the inner product of variant and reference.
+    Returns the columns of PROBE_COSINES less `LABELS`, and ``score``, the inner product of variant
+    and reference.
     """
     return pl.concat(
         _measure(
@@ -143,7 +150,7 @@ def _measure(
 def _shares_read(
     of_variant: pl.Series, of_document: pl.Series, document_chars: pl.Series
 ) -> list[pl.Expr]:
-    """Return ``read`` and ``part_read`` of variants, of the characters that the model read."""
+    """Return ``read`` and ``part_read`` of variants from the counts of characters read."""
     variant, document = pl.lit(of_variant.cast(pl.Int64)), pl.lit(of_document.cast(pl.Int64))
     both = ((variant, pl.col("text").str.len_chars()), (document, pl.lit(document_chars)))
     whole = [pl.min_horizontal(seen, n_chars) / n_chars.clip(1) for seen, n_chars in both]
@@ -155,7 +162,7 @@ def _shares_read(
 def _variants(
     probe: ProbeName, texts: Texts, settings: Probes, count_tokens: TokenCounter
 ) -> Iterator[Row]:
-    """Yield what is made of each document; references and documents by number."""
+    """Yield a VARIED row for each variant; references and documents are row numbers."""
     documents = texts.documents["text"].to_list()
     ids = texts.documents.select("domain", "document_id").rows()
     if probe == "moving":
@@ -177,7 +184,7 @@ def _variants(
 def _changes(
     probe: ProbeName, text: str, key: str, settings: Probes, count_tokens: TokenCounter
 ) -> Iterator[tuple[Row, Callable[[], list[Variant]]]]:
-    """Yield what makes the variants of a document, by size or number of segments."""
+    """Yield labels and a function that makes the variants, for each size or list of segments."""
     if probe == "insertion":
         n_tokens = int(count_tokens([text])[0])
         for size in settings.insertion_sizes:
@@ -218,9 +225,9 @@ OF_THREE: Mapping[str, str] = {"insertion": "in", "removal": "out"}
 
 
 def by_size(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
-    """Yield the rows of each size and number of places; where sizes vary, then all of them.
+    """Yield the rows of each size and number of positions; if sizes vary, then all rows.
 
-    The last are about the mean over all sizes, of the documents that fit at each.
+    The group of all rows gives the mean over all sizes.
     """
     groups = rows.group_by("size", "n_places", maintain_order=True)
     sizes = [({"size": size, "n_places": n}, part) for (size, n), part in groups]
@@ -229,10 +236,10 @@ def by_size(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
         yield sizes[0][0] | {"size": None}, rows
 
 
-def cosine_figures(probe: ProbeName, kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
-    """Yield the figures of a cosine probe, of cosines and, where it was asked for, of nDCG@10.
+def cosine_summary(probe: ProbeName, kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield rows of `tables.profile_rows` for the cosine and, if computed, for nDCG@10.
 
-    Of several queries of a document by their mean. See `tables.profile_rows`.
+    Several queries of a document are averaged first.
     """
     for measure in ("cosine", METRIC):
         if kept[measure].is_not_null().any():
@@ -266,7 +273,7 @@ def _profile(probe: ProbeName, kept: pl.DataFrame, measure: str, *, level: float
 
 
 def probe_cosines(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
-    """Run a cosine probe; moved evidence is also searched for in its whole corpus, with qrels."""
+    """Run a cosine probe; with qrels, `moving` also searches the whole corpus."""
     texts, probe = read_sample(job), job.value("probe", ProbeName)
     rows = measure(
         probe,

@@ -1,4 +1,4 @@
-"""Vectors of a probe's texts: each encoded once, through the store of everything else."""
+"""Vectors of a probe's texts, kept in the shared store so that each text is encoded once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from psibench.progress import Progress
 from psibench.stopping import watched_stop
 from psibench.text.lengths import in_blocks
 
-GRADIENT_ROOM = 4
-"""Tokens of a batch that are encoded at once, per token whose gradient is taken: states stay."""
+GRADIENT_FACTOR = 4
+"""Memory of a token with gradients, in tokens encoded without: all layers' states are kept."""
 
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """Where the vectors of texts are and what the model read, (n_texts,) each.
+    """Store keys of texts and the amount of text that the model read, (n_texts,) each.
 
-    ``keys`` are addresses in the store, of 16 bytes; ``n_tokens`` int32, special tokens included;
-    ``visible_chars`` int32, the characters that the model read, from the first.
+    ``keys`` are 16-byte addresses in the store; ``n_tokens`` int32 includes special tokens;
+    ``visible_chars`` int32 is the number of leading characters that the model read.
     """
 
     keys: np.ndarray
@@ -40,10 +40,10 @@ class EncodedTexts:
 
 @dataclass(frozen=True)
 class TokenNorms:
-    """How much each token of a document moves its cosine with a direction.
+    """Effect of each token of a document on its cosine with a direction.
 
-    ``norms`` are the (n_tokens,) L2 norms of what `embedding_gradients` gives, without special
-    tokens and prompt; ``visible_chars`` the characters that the model read.
+    ``norms`` are the (n_tokens,) L2 norms of the gradients from `embedding_gradients`, without
+    special tokens and prompt; ``visible_chars`` is the number of characters that the model read.
     """
 
     norms: np.ndarray
@@ -51,7 +51,7 @@ class TokenNorms:
 
 
 class ProbeEncoder:
-    """A model of one vector per text, and its store; texts are encoded in the format ``dtype``.
+    """A model that makes one vector per text, and its store; ``dtype`` is its number format.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class ProbeEncoder:
         )
 
     def encode(self, texts: Sequence[str], role: Role) -> EncodedTexts:
-        """Encode what the store lacks of some texts, equal ones once."""
+        """Encode the texts that the store lacks; equal texts are encoded once."""
         salt = self.encoder.salt(role)
         distinct = list(dict.fromkeys(texts))
         keys = [text_key(text, salt=salt) for text in distinct]
@@ -114,15 +114,15 @@ class ProbeEncoder:
             encoding.stats.log()
 
     def token_norms(self, texts: Sequence[str], directions: np.ndarray) -> list[TokenNorms]:
-        """Return how much each token of a document moves its cosine with a direction.
+        """Return the gradient norm per token of each document's cosine with its direction.
 
         ``directions`` are (n_texts, dim) unit vectors.
 
         Raises
         ------
         InputError
-            If the model is no transformer that runs in the job, or one document does not fit into
-            the device's memory.
+            If the model is not a transformer that runs in the job, or a single document does not
+            fit in the device's memory.
         """
         encoder = self.encoder
         if not isinstance(encoder, TransformerEncoder):
@@ -136,7 +136,7 @@ class ProbeEncoder:
             title=f"gradients of {self.model}",
             unit="document",
             advice="lower the model's max_tokens, or use a device with more memory",
-            factor=GRADIENT_ROOM,
+            factor=GRADIENT_FACTOR,
         )
         found: dict[int, TokenNorms] = {}
         described = f"gradients of {self.model}"
@@ -147,7 +147,7 @@ class ProbeEncoder:
             while order:
                 stop.check()
                 longest = max(1, sizes[order[0]])
-                batch = order[: max(1, budget.tokens // (GRADIENT_ROOM * longest))]
+                batch = order[: max(1, budget.tokens // (GRADIENT_FACTOR * longest))]
                 content = [items[place].content[0] for place in batch]
                 windows = [items[place].windows[0] for place in batch]
                 gradients = partial(
@@ -169,9 +169,9 @@ class ProbeEncoder:
 
 
 def cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the cosine of each row of one array with that of the other, (n,) float64.
+    """Return the cosines of the rows of two arrays, (n,) float64, computed in float64.
 
-    The sum is in float64; NaN with a vector of no length.
+    A zero vector gives NaN.
     """
     a, b = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)

@@ -1,8 +1,8 @@
-"""What a model reads of a corpus, asked of the texts alone: no queries, no labels.
+"""Share of a corpus that a model reads, measured without queries or labels.
 
-A model with a longest input cuts what is longer and says nothing. Here each document is tokenized
-as the model would be given it, and again whole; and the vector of the whole text is held against
-those of its thirds (PosQ, section 5; the probe `segments`).
+A model with a limited input cuts longer texts silently. This module tokenizes each document as
+model input and again without the limit, and compares the vector of the whole text with the vectors
+of its thirds (PosQ, section 5; probe `segments`).
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 PLACES = ("head", "middle", "tail")
 LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-"""Most tokens of the documents of a row; what is longer has one of its own."""
+"""Upper limits in tokens of the length groups; longer documents form a last group."""
 TEXTS = 1024
-"""Texts that are tokenized at once."""
+"""Texts tokenized in one call."""
 
 DOCUMENT_READING = TableSpec(
     "document_reading",
@@ -32,15 +32,15 @@ DOCUMENT_READING = TableSpec(
         Column("model", STRING, "model id"),
         Column("document_id", STRING, "document id"),
         Column("n_chars", INT32, "characters of the document"),
-        Column("read_chars", INT32, "of them, up to the last that the model is given"),
-        Column("n_tokens", INT32, "tokens of the whole document, special ones left out"),
-        Column("read_tokens", INT32, "of them, those that the model is given"),
+        Column("read_chars", INT32, "characters up to the last one that the model reads"),
+        Column("n_tokens", INT32, "tokens of the whole document, without special tokens"),
+        Column("read_tokens", INT32, "tokens of the document that the model reads"),
         *(
             Column(
                 f"cosine_{place}",
                 FLOAT64,
                 f"cosine of the vectors of the whole text and its {place} third, by characters; "
-                "null: not asked",
+                "null: not computed",
                 True,
             )
             for place in PLACES
@@ -52,17 +52,17 @@ READING_TABLE = TableSpec(
     "reading_table",
     (
         Column("model", STRING, "model id"),
-        Column("tokens", STRING, "lengths of the documents, as 129-256 or 16385-; all: any"),
-        Column("n_documents", INT32, "documents of these lengths"),
-        Column("cut", FLOAT64, "share of the documents that the model is not given whole"),
-        Column("n_tokens", INT64, "tokens of the documents, special ones left out"),
-        Column("never_embedded", FLOAT64, "share of the tokens that the model is not given"),
-        Column("n_compared", INT32, "documents whose thirds were held against the whole"),
+        Column("tokens", STRING, "document length in tokens, e.g. 129-256 or 16385-; or all"),
+        Column("n_documents", INT32, "documents of this length"),
+        Column("cut", FLOAT64, "share of the documents that the model reads only in part"),
+        Column("n_tokens", INT64, "tokens of the documents, without special tokens"),
+        Column("never_embedded", FLOAT64, "share of the tokens that the model does not read"),
+        Column("n_compared", INT32, "documents with cosines of their thirds"),
         *(
-            Column(f"cosine_{place}", FLOAT64, f"mean over these of cosine_{place}", True)
+            Column(f"cosine_{place}", FLOAT64, f"mean of cosine_{place} over n_compared", True)
             for place in PLACES
         ),
-        Column("gap", FLOAT64, "mean of cosine_head less cosine_tail", True),
+        Column("gap", FLOAT64, "mean of cosine_head minus cosine_tail", True),
         Column("gap_low", FLOAT64, "lower end of its interval, documents as units", True),
         Column("gap_high", FLOAT64, "upper end", True),
     ),
@@ -79,9 +79,9 @@ def read_corpus(
 ) -> pl.DataFrame:
     """Return DOCUMENT_READING rows without cosines, in the order of the documents (`_id`, `text`).
 
-    The tokens given are those of the text up to the last character given. ``tokenize`` is the
-    model's, see `psibench.models.protocols.Encoder`; ``count_tokens`` counts whole texts by the
-    same tokenizer, special tokens left out.
+    ``read_tokens`` counts the tokens of the text up to the last character read. ``tokenize`` is the
+    model's, see `psibench.models.protocols.Encoder`; ``count_tokens`` counts whole texts with the
+    same tokenizer, without special tokens.
     """
     texts = documents["text"].to_list()
     ends, totals, read = [], [], []
@@ -112,17 +112,16 @@ def read_corpus(
 
 
 def sample_ids(ids: Sequence[str], n: int, seed: int) -> set[str]:
-    """Draw ids by a hash of seed and id: further documents change nothing about the others."""
+    """Draw ``n`` ids by a hash of seed and id, which is independent of the other ids."""
     return set(sorted(ids, key=lambda one: priority(seed, one))[:n])
 
 
 def with_cosines(
     rows: pl.DataFrame, documents: pl.DataFrame, encoder: ProbeEncoder
 ) -> pl.DataFrame:
-    """Return DOCUMENT_READING rows with the cosines of some documents with their thirds.
+    """Add the cosines of ``documents`` (`_id`, `text`) with their thirds to DOCUMENT_READING rows.
 
-    ``documents`` has `_id` and `text` of those that are asked. Documents with a third of white
-    space alone have none.
+    The cosines are null for other documents, and for documents with a blank third.
     """
     asked = documents.select("text", domain=pl.lit(ALL), document_id="_id")
     found = measure(
@@ -141,9 +140,9 @@ def with_cosines(
 
 
 def summarise(rows: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
-    """Return READING_TABLE: all documents, then by length; lengths without documents left out.
+    """Return READING_TABLE: all documents, then each length group that has documents.
 
-    The interval of the gap is Student's, over documents; none of one document.
+    The gap has Student's interval over documents; it is null for a single document.
     """
     edges = [0, *(length + 1 for length in LENGTHS)]
     labels = [f"{low}-{high}" for low, high in zip(edges, LENGTHS, strict=False)]
@@ -176,5 +175,5 @@ def _summary(rows: pl.DataFrame, level: float) -> dict[str, Any]:
 
 
 def share_cut(rows: pl.DataFrame) -> float:
-    """Return the share of documents that are not given whole, of DOCUMENT_READING rows."""
+    """Return the share of DOCUMENT_READING rows whose document the model reads only in part."""
     return rows.filter(pl.col("read_chars") < pl.col("n_chars")).height / rows.height

@@ -1,9 +1,9 @@
-"""Regression: a document's vector as a weighted sum of its sentences' (Needles, 4).
+"""Regression of a document's vector on its sentences' vectors (Needles, section 4).
 
-Ordinary least squares of the unit vector of a document on the unit vectors of its sentences; the
-dimensions are the observations. The coefficients, divided by their L2 norm, are the sentences'
-importance. A sentence may weigh much for what it says: the same sentences in another order are the
-control, where what remains of a slope is the model's.
+Fits the unit vector of a document by ordinary least squares on the unit vectors of its sentences;
+the dimensions are the observations. The coefficients divided by their L2 norm are the sentences'
+importance. A sentence may weigh more because of its content. The control is the same document with
+shuffled sentences: a slope that remains there comes from the model.
 """
 
 from collections.abc import Iterator
@@ -35,37 +35,34 @@ SENTENCE_WEIGHTS = TableSpec(
     (
         *ABOUT,
         Column("document_id", STRING, "document id, unique in its domain"),
-        Column("shuffled", BOOL, "whether the sentences were put in a random order"),
+        Column("shuffled", BOOL, "whether the sentences are in random order"),
         Column("n_sentences", INT32, "sentences of the document"),
-        Column("place", INT32, "place of the sentence, from 1; null: left out", True),
-        Column("sentence", INT32, "its number in the document as it is, from 1", True),
-        Column("coefficient", FLOAT64, "of its vector in the regression", True),
+        Column("place", INT32, "position of the sentence, from 1; null: left out", True),
+        Column("sentence", INT32, "position in the original document, from 1", True),
+        Column("coefficient", FLOAT64, "coefficient of the sentence's vector", True),
         Column(
             "importance",
             FLOAT64,
-            "coefficient over the L2 norm of the document's coefficients",
+            "coefficient divided by the L2 norm of the document's coefficients",
             True,
         ),
-        Column("part_read", FLOAT64, "share of the sentence in the model's input", True),
-        Column("read", FLOAT64, "share of the document in the model's input", True),
-        Column(
-            "r2", FLOAT64, "variance of the document's vector explained, of its row's fit", True
-        ),
-        Column("mae", FLOAT64, "mean absolute error over the dimensions, likewise", True),
-        Column("left_out", STRING, "why there is no regression; null: there is", True),
+        Column("part_read", FLOAT64, "share of the sentence that the model read", True),
+        Column("read", FLOAT64, "share of the document that the model read", True),
+        Column("r2", FLOAT64, "explained share of the vector's variance over dimensions", True),
+        Column("mae", FLOAT64, "mean absolute error of the fit over dimensions", True),
+        Column("left_out", STRING, "reason why there is no regression; null: there is one", True),
     ),
     key=("benchmark", "language", "domain", "model", "document_id", "shuffled", "place"),
 )
 FIRST_PLACES = 10
-"""Places from the first that have a row of the summary."""
+"""Number of leading positions with a row in the summary."""
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A vector as a weighted sum of others: (n_sentences,) float64 coefficients.
+    """Fit of a vector as a weighted sum of others, with (n_sentences,) float64 coefficients.
 
-    ``r2`` and ``mae`` are the share of the variance over dimensions explained and the mean absolute
-    error.
+    ``r2`` is the explained share of the variance over dimensions, ``mae`` the mean absolute error.
     """
 
     coefficients: np.ndarray
@@ -74,17 +71,18 @@ class Decomposition:
 
     @property
     def importance(self) -> np.ndarray:
-        """(n_sentences,): coefficients over their L2 norm; NaN where all are 0."""
+        """Coefficients divided by their L2 norm, (n_sentences,); NaN if all are 0."""
         norm = float(np.linalg.norm(self.coefficients))
         found: np.ndarray = self.coefficients / norm if norm > 0 else self.coefficients * np.nan
         return found
 
 
 def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
-    """Fit a document's vector, (dim,), by its sentences', (n_sentences, dim), and a constant.
+    """Fit a document's vector, (dim,), on its sentences' vectors, (n_sentences, dim).
 
-    By least squares; fewer sentences than dim - 1. Of sentences that are not independent (one of
-    them twice, say) the coefficients of least norm: equal ones share their weight equally.
+    Least squares with a constant; needs fewer than dim - 1 sentences. If the vectors are linearly
+    dependent (e.g. a repeated sentence), returns the coefficients of least norm: equal sentences
+    share their weight equally.
     """
     y = document.astype(np.float64) - document.mean(dtype=np.float64)
     x = sentences.astype(np.float64).T
@@ -97,7 +95,7 @@ def decompose(document: np.ndarray, sentences: np.ndarray) -> Decomposition:
 
 
 def probe_regression(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
-    """Decompose the vectors of a sample of documents, as they are and with sentences shuffled."""
+    """Decompose the vectors of sampled documents, original and with shuffled sentences."""
     seed = job.section(Probes, "probes").seed
     return pl.concat(
         measure_regression(part.documents, encoder, seed=seed) for part in read_sample(job).parts()
@@ -107,11 +105,11 @@ def probe_regression(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
 def measure_regression(
     documents: pl.DataFrame, encoder: ProbeEncoder, *, seed: int
 ) -> pl.DataFrame:
-    """Return SENTENCE_WEIGHTS less what is the same in all rows.
+    """Return the columns of SENTENCE_WEIGHTS less `LABELS`.
 
-    ``documents`` has domain, document_id, text; ``seed`` is that of the orders, with the document's
-    id. Left out are documents of fewer than two sentences, of as many as the vector has dimensions,
-    and of sentences without a token.
+    ``documents`` has domain, document_id, text. ``seed`` and the document's id decide its shuffled
+    order. A document is left out if it has fewer than two sentences, too many for the vector's
+    dimensions, or a sentence without a token.
     """
     rows: list[Row] = []
     given = list(documents.select("domain", "document_id", "text").iter_rows())
@@ -178,24 +176,25 @@ def _unfit(sentences: np.ndarray, document: np.ndarray) -> str | None:
 
 
 def by_order(rows: pl.DataFrame) -> Iterator[tuple[Row, pl.DataFrame]]:
-    """Yield the rows of documents as they are, then those of shuffled ones."""
+    """Yield the rows of original documents, then the rows of shuffled documents."""
     for is_shuffled in (False, True):
         yield {}, rows.filter(shuffled=is_shuffled)
 
 
-def regression_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
-    """Yield the figures of documents as they are, or of shuffled ones.
+def regression_summary(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield summary rows of one group of `by_order`.
 
     ``r2`` and ``mae`` are means over documents.
-    ``importance`` of place k is the mean, over documents that have k sentences, of importance times
-    the root of their number: 1 where all sentences weigh alike, less on average where they do not,
-    as the squares of a document's sum to 1. ``importance excess`` is therefore of the first and of
-    the last sentence less the mean of the document's own, with its p.
+    ``importance`` at position k is the mean of importance times the root of the number of
+    sentences, over documents with at least k sentences. It is 1 if all sentences weigh the same and
+    below 1 on average otherwise, because the squares of a document's importances sum to 1.
+    ``importance excess`` therefore subtracts the document's mean, for its first and its last
+    sentence, and has a p.
 
-    ``correlation`` is Pearson's, of importance with place. The mean of those within documents of
-    three sentences or more is about places. The pooled one, over all sentences, is the paper's: it
-    is below 0 for a model that knows no place, too, as long documents have later places and less
-    importance for each.
+    ``correlation`` is Pearson's correlation of importance with position. The mean of the
+    correlations within documents (three sentences or more) measures an effect of position. The
+    pooled correlation over all sentences is the paper's. It is below 0 even for a model that
+    ignores position, because long documents have later positions and less importance for each.
     """
     order = "shuffled" if kept["shuffled"][0] else "as it is"
     for row in _weights(kept, level=level):
@@ -250,10 +249,10 @@ def _weights(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
 
 
 def _pooled(kept: pl.DataFrame, *, level: float) -> Row:
-    """Pearson's correlation of place and importance over all sentences.
+    """Return Pearson's correlation of position and importance over all sentences.
 
-    Its influence of one sentence is z_x z_y - r (z_x^2 + z_y^2) / 2, over the number of all; a
-    document's is their sum.
+    The influence of one of n sentences is (z_x z_y - r (z_x^2 + z_y^2) / 2) / n; a document's
+    influence is the sum over its sentences.
     """
     x, y = (kept[name].cast(pl.Float64).to_numpy() for name in ("place", "importance"))
     if np.std(x) == 0 or np.std(y) == 0:

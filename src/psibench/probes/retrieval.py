@@ -1,8 +1,8 @@
-"""Probes of retrieval: nDCG@10 with moved evidence, and with every document reversed.
+"""Probes of retrieval: nDCG@10 with moved evidence, and with all documents reversed.
 
 Moved evidence (Controlled, section 6.2) replaces one document of the corpus; mirror reversal
-(Controlled, appendix E.1) all of them. Both ask the same queries of the
-same texts before and after, so that what changes is where the evidence is, not what it is.
+(Controlled, appendix E.1) replaces every document. Both search with the same queries before and
+after, so only the position of the evidence changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,16 +42,16 @@ from psibench.tables.spec import FLOAT64, INT32, STRING, Column, TableSpec
 DEPTH = 10
 METRIC = f"ndcg@{DEPTH}"
 N_SEGMENTS = 5
-"""Segments of a reversed document: evidence in 1 or 2 is front-origin, in 4 or 5 back-origin."""
+"""Segments of a reversed document; evidence in 1 and 2 has origin front, in 4 and 5 back."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Corpora with their qrels, domain by domain.
+    """Corpora of all domains with their qrels.
 
-    ``documents`` has domain, document_id, text: in each domain the last id first, as ties rank;
-    ``qrels`` domain, query-id, corpus-id, score. With ``remove_identical_ids`` no query finds the
-    document that has its own id.
+    ``documents`` has domain, document_id, text, in each domain by descending id, the order of tied
+    scores; ``qrels`` has domain, query-id, corpus-id, score. With ``remove_identical_ids`` results
+    of a query exclude the document with the query's id.
     """
 
     domains: tuple[str, ...]
@@ -61,10 +61,10 @@ class Collection:
 
     @classmethod
     def read(cls, job: Job) -> "Collection":
-        """Read the inputs ``corpora`` and ``qrels``; the texts of all documents are in memory."""
+        """Read the inputs ``corpora`` and ``qrels``; keeps all documents' texts in memory."""
         documents = pl.concat(
             domain.columns("corpora", CORPUS, ["_id", "text"])
-            .sort("_id", descending=True)  # as ties rank
+            .sort("_id", descending=True)  # the order of tied scores
             .select(pl.lit(domain.name).alias("domain"), pl.col("_id").alias("document_id"), "text")
             for domain in job.domains()
         )
@@ -81,10 +81,10 @@ class Collection:
     def search(
         self, asked: pl.DataFrame, documents: np.ndarray, encoder: ProbeEncoder, k: int
     ) -> pl.DataFrame:
-        """Find the k best documents of each query among those of its domain.
+        """Return the k best documents of each query within its domain.
 
-        ``asked`` has domain, query_id and text; ``documents`` are the (n_documents,) addresses of
-        their vectors. Returns query_id, the number of the query's row, doc_id and score.
+        ``asked`` has domain, query_id and text; ``documents`` are the (n_documents,) store keys of
+        the vectors. Returns query_id (row number in ``asked``), doc_id and score.
         """
         vectors = encoder.vectors(encoder.encode(asked["text"].to_list(), "query"))
         corpus = encoder.store.documents(documents, block_bytes=SEARCH_BLOCK_BYTES // 2)
@@ -109,9 +109,9 @@ class Collection:
         return results
 
     def ndcg(self, found: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:
-        """Return nDCG@10 of each query, (n_queries,) Float64: null for one without a positive.
+        """Return nDCG@10 of each query, (n_queries,) Float64; null without a positive.
 
-        ``found`` is of `search`, ``asked`` has domain and query_id.
+        ``found`` comes from `search`; ``asked`` has domain and query_id.
         """
         numbered = asked.select("domain", "query_id").with_row_index("number")
         qrels = numbered.join(
@@ -130,9 +130,9 @@ class Collection:
 def ndcg_with_variants(
     rows: pl.DataFrame, queries: pl.DataFrame, collection: Collection, encoder: ProbeEncoder
 ) -> pl.Series:
-    """Return nDCG@10 of each row, its variant in the place of its document: (n_rows,) Float64.
+    """Return nDCG@10 with each row's variant instead of its document, (n_rows,) Float64.
 
-    ``rows`` are of `cosines.measure`, those left out get null; ``queries`` have domain, query_id
+    ``rows`` come from `cosines.measure`; left-out rows get null. ``queries`` has domain, query_id
     and text.
     """
     documents = encoder.encode(collection.documents["text"].to_list(), "document")
@@ -159,7 +159,7 @@ REVERSAL_SCORES = TableSpec(
     "reversal_scores",
     (
         *ABOUT,
-        Column("document_id", STRING, "the positive that holds the evidence"),
+        Column("document_id", STRING, "positive document with the evidence"),
         Column("query_id", STRING, "query id"),
         Column(
             "origin",
@@ -168,20 +168,25 @@ REVERSAL_SCORES = TableSpec(
             "across; null: left out",
             True,
         ),
-        Column("n_pieces", INT32, "pieces that the evidence is in after reversal", True),
-        Column("before", FLOAT64, "nDCG@10 with the documents as they are", True),
-        Column("after", FLOAT64, "nDCG@10 with every document reversed", True),
+        Column("n_pieces", INT32, "pieces of the evidence after reversal", True),
+        Column("before", FLOAT64, "nDCG@10 with the original documents", True),
+        Column("after", FLOAT64, "nDCG@10 with all documents reversed", True),
         Column("visible_before", FLOAT64, "share of the evidence that the model read", True),
-        Column("visible_after", FLOAT64, "likewise, of the reversed document", True),
-        Column("read", FLOAT64, "share of the document that the model read, the lower", True),
-        Column("left_out", STRING, "why the query does not count; null: it does", True),
+        Column("visible_after", FLOAT64, "the same share in the reversed document", True),
+        Column(
+            "read",
+            FLOAT64,
+            "share that the model read, of the original or reversed document, the lower",
+            True,
+        ),
+        Column("left_out", STRING, "reason why the query does not count; null: it counts", True),
     ),
     key=("benchmark", "language", "domain", "model", "query_id"),
 )
 
 
 def probe_reversal(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
-    """Reverse every document of a benchmark, ask all queries before and after."""
+    """Search with all queries before and after reversing every document of a benchmark."""
     asked = pl.concat(map(read_queries, job.domains()))
     is_exact = job.section(Probes, "probes").reversal_cuts == "exact"
     return measure_reversal(Collection.read(job), asked, encoder, is_exact=is_exact)
@@ -194,10 +199,10 @@ def measure_reversal(
     *,
     is_exact: bool = False,
 ) -> pl.DataFrame:
-    """Score every query before and after; REVERSAL_SCORES less what is the same in all rows.
+    """Score every query before and after; returns the columns of REVERSAL_SCORES less `LABELS`.
 
     ``asked`` has domain, query_id, document_id, text, span. A document that is too short to reverse
-    stays as it is, and its queries do not count. ``is_exact``: see `reversed_segments`.
+    remains unchanged, and its queries do not count. ``is_exact``: see `reversed_segments`.
     """
     texts = collection.documents["text"].to_list()
     turned = [_reversed(text, is_exact=is_exact) for text in texts]
@@ -246,7 +251,7 @@ def measure_reversal(
 
 
 def _reversed(text: str, *, is_exact: bool) -> tuple[tuple[Span, ...], Permuted] | str:
-    """Reverse a text, or say why it cannot be."""
+    """Reverse a text, or return the reason why it cannot be reversed."""
     try:
         return reversed_segments(text, N_SEGMENTS, is_exact=is_exact)
     except UnfitError as error:
@@ -268,13 +273,13 @@ def _visible(pieces: Sequence[tuple[int, int]], limit: int) -> float:
 ARROWS = {"front": "F->B", "middle": "M->M", "back": "B->F"}
 
 
-def reversal_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
-    """Yield means by origin, the changes, and Delta_rev.
+def reversal_summary(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield mean nDCG@10 by origin, its changes, and Delta_rev.
 
-    ``delta_rev`` is nDCG@10 of back-origin queries less that of front-origin ones after reversal,
-    nDCG(B->F) - nDCG(F->B); ``delta`` the same before it. Both compare queries of the back with
-    queries of the front. ``delta_change``, the one less the other, is what moving does to the same
-    queries. A document's queries are one unit in all intervals.
+    ``delta_rev`` = nDCG(B->F) - nDCG(F->B) is nDCG@10 of queries with origin back minus origin
+    front, after reversal; ``delta`` is the same difference before. Both compare different queries.
+    ``delta_change`` = delta_rev - delta is the effect of the position on the same queries. All
+    intervals treat the queries of a document as one unit.
     """
     kept = kept.with_columns(change=pl.col("after") - pl.col("before"))
     for origin, arrow in ARROWS.items():
@@ -301,10 +306,10 @@ def reversal_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
 def _contrast(
     kept: pl.DataFrame, column: str, weights: dict[str, int], *, level: float, is_tested: bool
 ) -> Row | None:
-    """Return a weighted sum of the origins' means, with its interval over documents.
+    """Return the weighted sum of the origins' means, with its interval over documents.
 
-    A document's influence is the sum over its queries of weight * (score - mean) / n of the origin.
-    None where an origin has no query.
+    A document's influence is the sum over its queries of weight * (score - mean) / n, with the
+    origin's mean and n. None if an origin has no query.
     """
     groups = kept.group_by("origin").agg(pl.col(column).mean().alias("mean"), pl.len().alias("n"))
     known = {origin: (mean, n) for origin, mean, n in groups.iter_rows()}

@@ -1,7 +1,7 @@
 """Stage ``probe``: one probe of one model on a benchmark's documents in one language.
 
-Each probe is a module that makes figures of texts and an encoder; what reads config and writes
-tables is the same for all of them.
+Each probe's module computes rows from texts and an encoder; this module reads the config and writes
+the tables for all probes.
 """
 
 import logging
@@ -16,20 +16,20 @@ from psibench.config.model_params import retrieval_params
 from psibench.config.models import EncoderEntry
 from psibench.config.sections import Encoding
 from psibench.encode.job import revisions_of
-from psibench.probes.cosines import PROBE_COSINES, by_size, cosine_figures, probe_cosines
+from psibench.probes.cosines import PROBE_COSINES, by_size, cosine_summary, probe_cosines
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.regression import (
     SENTENCE_WEIGHTS,
     by_order,
     probe_regression,
-    regression_figures,
+    regression_summary,
 )
 from psibench.probes.retrieval import (
     REVERSAL_SCORES,
     probe_reversal,
-    reversal_figures,
+    reversal_summary,
 )
-from psibench.probes.saliency import SALIENCY, probe_saliency, saliency_figures
+from psibench.probes.saliency import SALIENCY, probe_saliency, saliency_summary
 from psibench.probes.settings import ProbeName, Probes
 from psibench.probes.tables import (
     LABELS,
@@ -48,30 +48,30 @@ logger = logging.getLogger("psibench")
 
 @dataclass(frozen=True)
 class Probe:
-    """What a probe is made of.
+    """Functions and tables of a probe.
 
-    ``measure`` makes the rows of ``spec`` less `LABELS`. ``figures`` makes rows of PROBE_TABLE from
-    rows about one thing: ``groups`` splits rows by thing, and names each. With ``whole_documents``
-    a document counts if all its rows of a group do, without if one does.
+    ``measure`` returns the columns of ``spec`` less `LABELS`. ``groups`` splits these rows into
+    labelled groups, and ``summary`` makes the PROBE_TABLE rows of a group. With ``whole_documents``
+    a document counts only if all its rows of a group count.
     """
 
     spec: TableSpec
     measure: Callable[[Job, ProbeEncoder], pl.DataFrame]
-    figures: Callable[..., Iterator[Row]]
+    summary: Callable[..., Iterator[Row]]
     groups: Callable[[pl.DataFrame], Iterable[tuple[Row, pl.DataFrame]]] = lambda rows: [({}, rows)]
     whole_documents: bool = False
 
     def summarise(self, rows: pl.DataFrame, *, level: float) -> list[Row]:
-        """Return the rows of PROBE_TABLE: over all domains and by each, of all and of whole texts.
+        """Return PROBE_TABLE rows over all domains and by domain, of all and of whole documents.
 
-        ``level`` is that of the intervals over documents.
+        ``level`` is the confidence level of the intervals over documents.
         """
         return [
             about | labels | row
             for domain, in_domain in by_domain(rows)
             for labels, group in self.groups(in_domain)
             for about, kept in by_reading(group, domain, whole_documents=self.whole_documents)
-            for row in self.figures(kept, level=level)
+            for row in self.summary(kept, level=level)
         ]
 
 
@@ -80,32 +80,31 @@ ALL_PROBES: Mapping[ProbeName, Probe] = {
         name: Probe(
             PROBE_COSINES,
             probe_cosines,
-            partial(cosine_figures, name),
+            partial(cosine_summary, name),
             by_size,
             whole_documents=True,
         )
         for name in ("insertion", "removal", "segments", "moving")
     },
-    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_figures),
+    "reversal": Probe(REVERSAL_SCORES, probe_reversal, reversal_summary),
     "regression": Probe(
         SENTENCE_WEIGHTS,
         probe_regression,
-        regression_figures,
+        regression_summary,
         by_order,
     ),
-    "saliency": Probe(SALIENCY, probe_saliency, saliency_figures),
+    "saliency": Probe(SALIENCY, probe_saliency, saliency_summary),
 }
 
 
 @stage("probe", version=8, offline=True)
 def run_probe(job: Job) -> None:
-    """Run a probe and write its own table, ``rows``, and its PROBE_TABLE, ``table``.
+    """Run a probe; write its rows to ``rows`` and its PROBE_TABLE summary to ``table``.
 
-    Inputs: ``corpora``, and ``queries`` and ``qrels`` for a probe that asks; with qrels moved
-    evidence is also searched for in its whole corpus. Parameters: ``probe``, ``model`` and
-    its ``entry``, ``benchmark``, ``lang``; of the section ``probes`` only what the probe goes by
-    counts; ``length_tokenizer`` counts the tokens that the lengths of fillers go by; ``level`` is
-    that of the intervals; vectors are kept in ``store``, made as `Encoding` says.
+    Inputs: ``corpora``, and for a probe with queries ``queries`` and ``qrels``; with qrels `moving`
+    also searches the whole corpus. Parameters: ``probe``, ``model``, its ``entry``, ``benchmark``,
+    ``lang``, the section ``probes``, ``length_tokenizer`` (for the lengths of fillers), ``level``
+    (of the intervals), ``store`` (of the vectors), and the settings of `Encoding`.
 
     Raises
     ------
@@ -138,7 +137,7 @@ def run_probe(job: Job) -> None:
 
 
 def _log_left_out(reasons: pl.Series) -> None:
-    """Log how many rows a probe left out, by reason, and where there was nothing to take."""
+    """Log the number of rows left out by reason; warn if the probe has no rows at all."""
     if reasons.is_empty():
         logger.warning("no document or query fits this probe; its tables are empty")
     for reason, count in Counter(reasons.drop_nulls()).most_common():

@@ -1,12 +1,12 @@
-"""Saliency: which tokens a query's cosine hangs on (PosIR, section 4.3).
+"""Saliency: tokens to which a query's cosine is sensitive (PosIR, section 4.3).
 
-The gradient of cosine(query, document) by the document's input embeddings, its L2 norm per token,
-special tokens and the prompt left out. A document's norms are divided by their 99th percentile and
-cut at 1 (the paper says their maximum, its code has the percentile), then interpolated to 100
-points. Evidence is in the middle of the documents taken: a curve that is high at the front shows a
-model that looks there whatever is asked.
+Computes the gradient of cosine(query, document) by the document's input embeddings and its L2 norm
+per token, without special tokens and prompt. A document's norms are divided by their 99th
+percentile and cut at 1 (PosIR's code; the paper names the maximum), then interpolated to 100
+points. All sampled documents have their evidence in the middle, so a curve that is high at the
+front shows that the model weighs the front for any query.
 
-A gradient says where a small change would move the cosine, not what the cosine is made of.
+A gradient shows where a small change would move the cosine, not which tokens make up the cosine.
 """
 
 from collections.abc import Iterator
@@ -35,18 +35,20 @@ SALIENCY = TableSpec(
         Column("document_id", STRING, "document id, unique in its domain"),
         Column("query_id", STRING, "query id"),
         Column(
-            "n_tokens", INT32, "tokens of the document that the model read, without special", True
+            "n_tokens", INT32, "document tokens that the model read, without special tokens", True
         ),
         Column("read", FLOAT64, "share of the document that the model read", True),
-        Column("relative_position", FLOAT64, "middle of the evidence over the length", True),
-        Column("point", INT32, "from 1, evenly spaced over what was read; null: left out", True),
+        Column("relative_position", FLOAT64, "middle of the evidence / document length", True),
+        Column(
+            "point", INT32, "point from 1, evenly spaced in the text read; null: left out", True
+        ),
         Column(
             "saliency",
             FLOAT64,
-            "norm of the gradient over its 99th percentile, at most 1",
+            "norm of the gradient divided by its 99th percentile, at most 1",
             True,
         ),
-        Column("left_out", STRING, "why there is none; null: there is", True),
+        Column("left_out", STRING, "reason why there is no saliency; null: there is one", True),
     ),
     key=("benchmark", "language", "domain", "model", "document_id", "query_id", "point"),
 )
@@ -57,7 +59,8 @@ N_TENTHS = 10
 def normalised(norms: np.ndarray) -> np.ndarray:
     """Divide norms by their 99th percentile, cut at 1 and interpolate linearly to 100 points.
 
-    ``norms`` are (n_tokens,), at least two, not all 0. Of a percentile of 0 the maximum.
+    ``norms`` are (n_tokens,), at least two, not all 0. If the percentile is 0, divides by the
+    maximum.
     """
     top = float(np.percentile(norms, 99)) or float(norms.max())
     scaled = np.clip(norms.astype(np.float64) / top, 0.0, 1.0)
@@ -67,14 +70,14 @@ def normalised(norms: np.ndarray) -> np.ndarray:
 
 
 def probe_saliency(job: Job, encoder: ProbeEncoder) -> pl.DataFrame:
-    """Take queries of the documents whose evidence is in the middle, and their gradients."""
+    """Compute the saliency of sampled documents with evidence in the middle."""
     return measure_saliency(read_sample(job), encoder)
 
 
 def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
-    """Return SALIENCY rows less what is the same in all.
+    """Return the columns of SALIENCY less `LABELS`.
 
-    Left out are documents of fewer than two tokens, and gradients of 0.
+    A pair is left out if its document has fewer than two tokens or its gradient is 0.
     """
     given = texts.queries.join(
         texts.documents.rename({"text": "document"}),
@@ -108,11 +111,11 @@ def measure_saliency(texts: Texts, encoder: ProbeEncoder) -> pl.DataFrame:
     return rows_frame(SALIENCY, rows)
 
 
-def saliency_figures(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
-    """Yield mean and ``saliency sd`` of 100 points, and the profile of tenths.
+def saliency_summary(kept: pl.DataFrame, *, level: float) -> Iterator[Row]:
+    """Yield the profile of tenths, and the mean and ``saliency sd`` of 100 points.
 
-    Means and standard deviations are over pairs of a query and a document, as PosIR's figure 5 has
-    them; intervals and tests have documents as units.
+    Means and standard deviations are over pairs of query and document (PosIR, figure 5); intervals
+    and tests use documents as units.
     """
     names = [f"{place} of {N_TENTHS}" for place in range(1, N_TENTHS + 1)]
     ordered = kept.sort(*DOCUMENT, "query_id", "point")

@@ -1,4 +1,4 @@
-"""Config section ``probes``, and which documents a probe takes."""
+"""Config section ``probes``: settings, the models a probe accepts, and the sampling order."""
 
 import hashlib
 from typing import Annotated, Any, Literal
@@ -17,15 +17,15 @@ ProbeName = Literal[
     "insertion", "removal", "segments", "moving", "reversal", "regression", "saliency"
 ]
 PROBES: dict[ProbeName, str] = {
-    "insertion": "filler put in at the beginning, middle and end: cosine with the document",
-    "removal": "sentences taken away at the beginning, middle and end: cosine with the document",
-    "segments": "each of k equal segments: cosine with the document",
-    "moving": "the evidence moved to evenly spaced places: cosine with the query, and nDCG@10",
-    "reversal": "five segments of every document in reverse order: nDCG@10 before and after",
-    "regression": "the document's vector as a sum of its sentences': what each weighs",
+    "insertion": "adds filler at the beginning, middle and end: cosine with the document",
+    "removal": "removes sentences at the beginning, middle and end: cosine with the document",
+    "segments": "cuts k equal segments: cosine of each with the document",
+    "moving": "moves the evidence to evenly spaced positions: cosine with the query, nDCG@10",
+    "reversal": "reverses the order of five segments in all documents: nDCG@10 before and after",
+    "regression": "weight of each sentence's vector in the document's vector",
     "saliency": "gradient of the cosine with the query by the document's tokens",
 }
-"""Every probe, and what it does in a line."""
+"""One line about each probe."""
 OF_QUERIES: tuple[ProbeName, ...] = ("moving", "reversal", "saliency")
 """Probes that need queries with evidence spans."""
 SEARCHING: tuple[ProbeName, ...] = ("moving", "reversal")
@@ -41,20 +41,20 @@ DECIDES: dict[ProbeName, tuple[str, ...]] = {
     "regression": SAMPLE,
     "saliency": (*SAMPLE, "queries_per_document", "saliency_min_tokens"),
 }
-"""Keys of the section that decide a probe's figures; a change of others reruns nothing."""
+"""Keys of the section that affect a probe's results; a change of another key reruns nothing."""
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
 def n_segments_of(cut: int | list[float]) -> int:
-    """Return how many segments one of `segments` makes: a number of equal ones, or cuts."""
+    """Return the number of segments that an item of `segments` makes."""
     return cut if isinstance(cut, int) else len(cut) + 1
 
 
 def _numbers_differ(segments: list[int | list[float]]) -> list[int | list[float]]:
     numbers = [n_segments_of(one) for one in segments]
     if len(set(numbers)) < len(numbers):
-        raise ValueError(f"{segments} make {numbers} segments: give each number once")
+        raise ValueError(f"{segments} make {numbers} segments; use each number of segments once")
     return segments
 
 
@@ -70,77 +70,75 @@ Models = Annotated[ModelIds, AfterValidator(refuse_repeats)]
 
 
 class Probes(Section):
-    """Probes of what an embedding looks at: the workflow's target `probes`, see docs/probes.md."""
+    """Probes of the parts of a text that move its embedding: target `probes`, docs/probes.md."""
 
     names: Names = Field(default=list(PROBES), min_length=1)
-    """Which probes."""
+    """Probes to run."""
     models: Models | None = None
-    """Ids among `models`; null: all that make one vector of a text in a job."""
+    """Ids among `models`; null: every model that makes one vector per text in a job."""
     benchmarks: Ids | None = None
-    """Ids of benchmarks whose documents are taken; null: all."""
+    """Ids of the benchmarks whose documents are probed; null: all."""
     n_documents: int = Field(default=200, ge=2)
-    """Documents of a language, drawn by a hash of seed and id. Reversal takes the whole corpus."""
+    """Documents per language, drawn by a hash of seed and id. Reversal uses the whole corpus."""
     queries_per_document: int | None = Field(default=1, ge=1)
-    """Queries of a document that moving and saliency take, drawn likewise; null: all that fit."""
+    """Queries per document for moving and saliency, drawn by the same hash; null: all that fit."""
     psi: bool = True
-    """Put each model's PSI beside its probes, for which it is evaluated on what is probed."""
+    """Compare each model's probes with its PSI, which evaluates it on the same benchmarks."""
     seed: int = Field(default=42, ge=0)
     """Seed of the documents, the filler and the shuffled sentences."""
     insertion_sizes: list[Share] = Field(default=[0.05, 0.1, 0.25, 0.5, 1.0], min_length=1)
-    """Filler, tokens per token of the document (Needles); counted by `length_tokenizer`."""
+    """Filler tokens per token of the document (Needles), counted by `length_tokenizer`."""
     removal_sizes: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
         default=[0.1, 0.25, 0.5], min_length=1
     )
-    """Share of the sentences taken away, rounded up (Needles)."""
+    """Share of the sentences that removal takes out, rounded up (Needles)."""
     segments: Segments = Field(default=[3, 10])
-    """Numbers of equal segments (PosQ: 3, Controlled: 10), or where to cut, as shares of the
-    characters: [[0.333, 0.666]] is what PosQ's script has for its three."""
+    """Numbers of equal segments (PosQ: 3, Controlled: 10), or lists of cuts as shares of the
+    characters: PosQ's script uses [[0.333, 0.666]] for its three segments."""
     places: int = Field(default=10, ge=2)
-    """Places that evidence is moved to (Controlled: 10)."""
+    """Positions to which the evidence is moved (Controlled: 10)."""
     reversal_cuts: Literal["sentences", "exact"] = "sentences"
-    """Where the five segments of reversal are cut. exact: at equal numbers of characters, as
-    Controlled says (E.1), through words and sentences. sentences: at the nearest end of a sentence,
-    or else of a word, within a quarter of a segment."""
+    """Where reversal cuts the five segments. exact: after equal numbers of characters, as in
+    Controlled (E.1), even inside words. sentences: at the nearest sentence start, else word start,
+    within a quarter of a segment."""
     saliency_min_tokens: int = Field(default=1024, ge=2)
-    """Documents of saliency have so many tokens (PosIR: 1,024), by `length_tokenizer`."""
+    """Least tokens of a document for saliency (PosIR: 1,024), counted by `length_tokenizer`."""
 
     def of(self, probe: ProbeName) -> dict[str, Any]:
-        """Return the keys that decide a probe's figures."""
+        """Return the keys and values that affect a probe's results."""
         return self.model_dump(mode="json", include=set(DECIDES[probe]))
 
 
 NO_GRADIENTS = (
-    "saliency needs the gradients of a transformer (backend sentence-transformers) that reads a "
-    "text at once: no windows"
+    "saliency needs the gradients of a transformer (backend sentence-transformers) without "
+    "`windows`"
 )
 
 
 def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
-    """Say why a model cannot be probed, at all or by one probe; None if it can.
+    """Return why a model cannot be probed (by ``probe``, if given); None if it can.
 
-    A probe compares one vector of a text with another; saliency also asks for gradients.
+    Probes compare single vectors of texts by cosine; saliency also needs gradients.
     """
     if isinstance(entry, EmbeddingApiModel):
         return "its vectors come from a service"
     if not isinstance(entry, EncoderModel):
         return "it has no vectors"
     if entry.scores_by == "sparse":
-        return (
-            "its vectors are sparse, weights of terms compared by inner product and not by cosine"
-        )
+        return "its vectors are sparse term weights, compared by inner product instead of by cosine"
     if entry.scores_by != "cosine":
-        return "late interaction has a vector per token, not one per text"
+        return "late interaction has one vector per token instead of one per text"
     windows = getattr(entry, "windows", None)
     if windows is not None and windows.pool != "mean":
-        return "it cuts a text into windows, each with a vector; leave out `windows`, or pool: mean"
+        return "it makes one vector per window of a text; remove `windows` or set `pool: mean`"
     if getattr(entry, "late_chunking", None) is not None:
-        return "it has a vector per chunk of a text; leave out `late_chunking`"
+        return "it makes one vector per chunk of a text; remove `late_chunking`"
     if probe == "saliency" and (windows or not isinstance(entry, SentenceTransformerModel)):
         return NO_GRADIENTS
     return None
 
 
 def priority(seed: int, *parts: str) -> int:
-    """Order ids by a hash of seed and id: the first n are a sample that others do not change."""
+    """Return a hash of seed and id to sort by; the first n ids are a stable random sample."""
     text = "\x1f".join((str(seed), *parts))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())

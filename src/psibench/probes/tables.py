@@ -1,4 +1,4 @@
-"""What a probe is and reads: its documents and queries, and the table of all probes' figures."""
+"""Documents and queries of a probe, and the table of all probes' results."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,41 +37,43 @@ PROBE_TABLE = TableSpec(
         Column(
             "read",
             STRING,
-            "all documents; whole: those of which the model reads every text to its end",
+            "all: every document; whole: documents whose texts the model reads to the end",
         ),
         Column(
             "measure",
             STRING,
-            "what value is: cosine, ndcg@10, importance, ... its mean over documents; profile: "
-            "less the document's mean over places; gap: of the first place less the last; range: "
-            "the highest mean less the lowest",
+            "cosine, ndcg@10, importance, ...: mean over documents; profile: value minus the "
+            "document's mean over positions; gap: first position minus last; range: highest mean "
+            "minus lowest",
         ),
-        Column("condition", STRING, "what was done, in words; of a range which places"),
+        Column("condition", STRING, "the change in words; for gap and range, the two positions"),
         Column(
-            "size", FLOAT64, "share put in or taken away; null: none, or the mean over all", True
+            "size", FLOAT64, "share inserted or removed; null: no share, or mean over all", True
         ),
-        Column("n_places", INT32, "places or segments; null: none", True),
-        Column("place", INT32, "place or segment or sentence, from 1; null: none", True),
-        Column("value", FLOAT64, "the figure"),
-        Column("low", FLOAT64, "its interval over documents; null: one document, or a range", True),
-        Column("high", FLOAT64, "likewise", True),
+        Column("n_places", INT32, "number of positions or segments; null: none", True),
+        Column("place", INT32, "position, segment or sentence, from 1; null: none", True),
+        Column("value", FLOAT64, "value of the measure"),
+        Column(
+            "low", FLOAT64, "lower end of its interval over documents; null: one, or a range", True
+        ),
+        Column("high", FLOAT64, "upper end", True),
         Column(
             "p",
             FLOAT64,
-            "gap, excess: against 0; range: against a flat profile, within documents (p_position); "
-            "null elsewhere and with fewer than 30 documents",
+            "gap, excess: test against 0; range: test against a flat profile, within documents "
+            "(p_position); null for other measures and with fewer than 30 documents",
             True,
         ),
         Column(
             "relative",
             FLOAT64,
-            "gap and range of a cosine, over the mean of 1 - cosine over all places: how far the "
-            "vector moves at all; null elsewhere",
+            "gap or range of a cosine, divided by the mean of 1 - cosine over all positions (how "
+            "far the vector moves overall); null for other measures",
             True,
         ),
-        Column("n_documents", INT32, "documents that value is of"),
+        Column("n_documents", INT32, "documents that the value covers"),
         Column("n_left_out", INT32, "documents that do not fit the probe or the model"),
-        Column("read_share", FLOAT64, "mean share of the altered part that the model read", True),
+        Column("read_share", FLOAT64, "mean share of the changed part that the model read", True),
     ),
     key=(
         *("benchmark", "language", "domain", "model", "probe", "read", "measure", "condition"),
@@ -80,21 +82,21 @@ PROBE_TABLE = TableSpec(
 )
 
 PART_DOCUMENTS = 500
-"""Documents whose variants' vectors are in memory at once."""
+"""Documents whose variants have their vectors in memory at the same time."""
 
 Row = dict[str, Any]
 
 
 LABELS = ("benchmark", "language", "model", "probe")
-"""Columns that are the same in all rows of a probe's tables."""
+"""Columns with one value in all rows of a probe's tables."""
 
 
 DOCUMENT = ("domain", "document_id")
-"""Columns that say which document a row is of: ids are unique in a domain."""
+"""Key of a document: ids are unique in a domain."""
 
 
 def rows_frame(spec: TableSpec, rows: Sequence[Row]) -> pl.DataFrame:
-    """Make a frame of rows without their labels; what a row lacks is null."""
+    """Return a frame with the columns of ``spec`` less `LABELS`; keys that a row lacks are null."""
     return pl.from_dicts(rows, schema=spec.empty().drop(LABELS, strict=False).schema)
 
 
@@ -103,17 +105,17 @@ def rows_frame(spec: TableSpec, rows: Sequence[Row]) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Texts:
-    """What a probe is about.
+    """Documents to probe and their queries.
 
-    ``documents`` has domain, document_id, text; ``queries`` domain, query_id, document_id, text and
-    span (list of two, or null).
+    ``documents`` has domain, document_id, text; ``queries`` has domain, query_id, document_id, text
+    and span ([start, end), or null).
     """
 
     documents: pl.DataFrame
     queries: pl.DataFrame
 
     def parts(self) -> "Iterator[Texts]":
-        """Yield ``PART_DOCUMENTS`` after the others with their queries; none once if none are."""
+        """Yield batches of `PART_DOCUMENTS` with their queries; one empty batch if none exist."""
         for start in range(0, max(self.documents.height, 1), PART_DOCUMENTS):
             documents = self.documents.slice(start, PART_DOCUMENTS)
             asked = self.queries.join(documents, on=DOCUMENT, how="semi", maintain_order="left")
@@ -121,11 +123,11 @@ class Texts:
 
 
 def read_sample(job: Job) -> Texts:
-    """Read the documents of a sample over all domains, with queries of each where the probe asks.
+    """Sample documents over all domains, with their queries if the probe needs queries.
 
-    Only the sample's texts are read. A document is drawn by a hash of seed, domain and id, its
-    queries, of those whose evidence it holds, likewise; a document without one is left out where
-    the probe asks queries. Saliency takes queries of evidence in the middle of long documents.
+    Reads only the texts of the sample. Documents, and queries whose evidence they hold, are drawn
+    by a hash of seed, domain and id. A probe that needs queries skips documents without one.
+    Saliency uses only queries with evidence in the middle of long documents.
     """
     probe, section = job.value("probe", ProbeName), job.section(Probes, "probes")
     documents = pl.concat(
@@ -174,8 +176,9 @@ def read_queries(
 ) -> pl.DataFrame:
     """Read a domain's queries: domain, query_id, document_id, text, span.
 
-    Only those of evidence whose middle is between ``positions``, shares of the length, in documents
-    of ``min_tokens``; the defaults take all, also without a span.
+    Keeps queries with the middle of their evidence between ``positions`` (shares of the document's
+    length) and a document of at least ``min_tokens``. The defaults keep all queries, even without a
+    span.
     """
     columns = ("_id", "text", "pos_corpus_id", "pos_char_span", "pos_char_length")
     found = domain.columns("queries", QUERIES, [*columns, "pos_token_length"])
@@ -198,9 +201,9 @@ def read_queries(
 def first_by_hash(
     rows: pl.DataFrame, key: str, *, seed: int, n: int | None, of: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Take ``n`` rows, or so many of each value of ``of``, by a hash of seed, domain and ``key``.
+    """Draw ``n`` rows (for each value of ``of``, if given) by a hash of seed, domain and ``key``.
 
-    A smaller draw is part of a larger one; None: all.
+    A smaller draw is a subset of a larger one; None draws all.
     """
     ids = rows.select("domain", key).iter_rows()
     order = pl.Series("order", [priority(seed, *one) for one in ids], pl.UInt64)
@@ -213,7 +216,7 @@ def first_by_hash(
     )
 
 
-# --- Figures over documents ---
+# --- Means over documents ---
 
 
 def mean_row(
@@ -225,7 +228,8 @@ def mean_row(
 ) -> Row:
     """Return the mean of values with Student's interval: value, low, high, p.
 
-    One value of each document; or ``documents`` says, from 0, which one each is of.
+    ``values`` has one value per document, unless ``documents`` gives each value's document number,
+    from 0.
     """
     mean = float(values.mean())
     parts = (values - mean) / len(values)
@@ -235,9 +239,9 @@ def mean_row(
 
 
 def effect_row(value: float, influence: np.ndarray, *, level: float, is_tested: bool) -> Row:
-    """Return a figure with its interval over documents: value, low, high, p, n_documents.
+    """Return a value with its interval over documents: value, low, high, p, n_documents.
 
-    ``influence`` is what each document adds to the figure's deviation, (n_documents,).
+    ``influence`` is each document's contribution to the value's deviation, (n_documents,).
     """
     n = len(influence)
     effect = clustered_effect(value / n + influence, np.full(n, 1 / n), level=level)
@@ -251,7 +255,7 @@ def effect_row(value: float, influence: np.ndarray, *, level: float, is_tested: 
 
 
 def influence_of_documents(rows: pl.DataFrame, parts: Any) -> np.ndarray:
-    """Sum what each row adds to a figure, (n_rows,), by document: (n_documents,)."""
+    """Sum the influences of rows, (n_rows,), by document, (n_documents,)."""
     with_parts = rows.with_columns(pl.Series("part", parts))
     sums = with_parts.group_by("domain", "document_id", maintain_order=True).agg(
         pl.col("part").sum()
@@ -267,10 +271,11 @@ def profile_rows(
     level: float,
     documents: np.ndarray | None = None,
 ) -> Iterator[Row]:
-    """Yield the rows of a profile: by place the mean, and less the document's own; gap and range.
+    """Yield for each position the mean and the mean after centring; then gap and range.
 
-    ``matrix`` is (n_documents, n_places), every document has every place; or ``documents`` says
-    which one a row is of, as in `mean_row`. ``conditions`` say what was done at each place.
+    ``matrix`` is (n_documents, n_places), without missing values. If a document has several rows,
+    ``documents`` gives each row's document number. ``conditions`` name the positions. Centring
+    subtracts a row's mean over positions.
     """
     n_places = len(conditions)
     of = np.arange(len(matrix)) if documents is None else documents
@@ -300,7 +305,7 @@ def profile_rows(
     sums = np.stack([np.bincount(of, column).astype(np.float64) for column in matrix.T], axis=1)
     counts = np.broadcast_to(np.bincount(of)[:, None], sums.shape).astype(float)
     table = DocumentTable(counts, sums, np.arange(n_places), float(matrix.var()), 1.0)
-    # Cosines that may be negative are not hits and misses.
+    # Sums below 0 cannot be counts of hits.
     test = within_documents(table, of_differences=bool(sums.min() < 0))
     spread = float(means[high] - means[low])
     yield {
@@ -309,17 +314,17 @@ def profile_rows(
         "value": spread,
         "relative": relative(spread),
         "n_documents": len(sums),
-        "p": test.p,  # no interval: the two were picked by their means
+        "p": test.p,  # no interval, because the two positions were selected by their means
     }
 
 
 def n_of_documents(rows: pl.DataFrame) -> int:
-    """Count the distinct documents of rows; ids are unique in a domain."""
+    """Count the distinct documents of rows."""
     return rows.select("domain", "document_id").unique().height
 
 
 def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yield all rows, then those of each domain where there are several."""
+    """Yield all rows, then the rows of each domain if there are several domains."""
     yield ALL, frame
     parts = frame.partition_by("domain", as_dict=True, maintain_order=True)
     if len(parts) > 1:
@@ -329,10 +334,11 @@ def by_domain(frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 def by_reading(
     rows: pl.DataFrame, domain: str, *, whole_documents: bool
 ) -> Iterator[tuple[Row, pl.DataFrame]]:
-    """Yield the rows that count: of all documents, then of those read whole; none where none are.
+    """Yield labels and rows of all documents that fit, then of the documents read whole.
 
-    Before each ``domain``, ``read`` and ``n_left_out``, the documents that do not count. A row
-    counts by itself, or, with ``whole_documents``, if all of its document do.
+    The labels are ``domain``, ``read`` and ``n_left_out``, the number of documents excluded. With
+    ``whole_documents`` a document is excluded if one of its rows is; without, rows are excluded one
+    by one. Groups without rows are skipped.
     """
     fits, is_whole = pl.col("left_out").is_null(), pl.col("read") >= 1
     for read, counts in (("all", fits), ("whole", fits & is_whole)):

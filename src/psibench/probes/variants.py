@@ -1,13 +1,13 @@
-"""Texts varied at known places: what the probes compare.
+"""Variants of a text, changed at known positions.
 
-Every function takes a text and returns variants of it, each with its place and the altered part,
-or raises `UnfitError` with a reason: nothing is left out silently. Offsets are 0-based indices into
-the Python ``str``, ends exclusive. Sentences are those of `text.sentences.sentence_spans`: they end
-at a mark or a line's end, in any script.
+Each function returns variants of a text, each with its position and the changed part, or raises
+`UnfitError` with a reason. Offsets are 0-based indices into the Python ``str``, ends exclusive.
+Sentences come from `text.sentences.sentence_spans`: a sentence ends at a mark or a line's end, in
+any script.
 
-A cut that no sentence end is near is made between words, and where a script has no blanks between
-characters as a reader counts them (grapheme clusters): an emoji or a letter with its accents stays
-whole. Only `segments` counts characters alone, as its papers do.
+Cuts are made between sentences if one starts nearby, else between words, else between grapheme
+clusters (in scripts without blanks), which keeps an emoji or an accented letter whole. Only
+`segments` cuts at any character, like its papers.
 """
 
 import hashlib
@@ -25,21 +25,21 @@ from psibench.text.sentences import sentence_spans
 
 Span = tuple[int, int]
 PARAGRAPH = "\n\n"
-"""What stands between inserted text and the document."""
+"""Separator between inserted text and the document."""
 GRAPHEME = regex.compile(r"\X")
 WORD = regex.compile(r"(?<=\s)\S")
 
 
 class UnfitError(ValueError):
-    """A text that a variant cannot be made of; the message is the reason, a few words."""
+    """A text does not allow a variant; the message is the reason in a few words."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A text with an alteration at a known place, from 1; 0 is the text as it was.
+    """A text with a change at ``place`` (1-based; 0 is the original text).
 
-    ``part`` is the altered part: characters of ``text`` where something was put in or moved
-    (``is_part_inside``), of the reference where something was cut out of it.
+    ``part`` is the span of the changed part: in ``text`` if ``is_part_inside`` (inserted or moved
+    text), else in the reference (removed text).
     """
 
     text: str
@@ -51,13 +51,13 @@ class Variant:
 def segments(text: str, cut: int | Sequence[float]) -> list[Variant]:
     """Cut a text into segments, by characters (PosQ; Controlled, section 6.3).
 
-    ``cut`` is a number of equal segments, or where to cut: shares of the characters, rounded down,
-    as the (.333, .666) of PosQ's script.
+    ``cut`` is a number of equal segments, or the cuts as shares of the characters, rounded down;
+    PosQ's script uses (.333, .666).
 
     Raises
     ------
     UnfitError
-        If a segment has nothing but white space: the text is too short.
+        If a segment has only white space because the text is too short.
     """
     if isinstance(cut, int):
         spans = equal_segments(len(text), cut)
@@ -72,21 +72,21 @@ def segments(text: str, cut: int | Sequence[float]) -> list[Variant]:
 
 
 def insertions(text: str, filler: str) -> list[Variant]:
-    """Put a filler at the beginning, in the middle and at the end (Needles, section 3.1.1).
+    """Insert a filler at the beginning, in the middle and at the end (Needles, section 3.1.1).
 
-    The middle is the sentence boundary nearest the middle character. The filler is a paragraph of
-    its own; nothing of the text changes but white space where it is put in.
+    The middle is the sentence boundary nearest to the middle character. The filler becomes a
+    separate paragraph; the text changes only in white space at the insertion.
 
     Raises
     ------
     UnfitError
-        If the text or the filler is blank, or the text is one character.
+        If the text or the filler is blank, or the text is a single grapheme cluster.
     """
     if not text.strip() or not filler.strip():
         raise UnfitError("no text")
     cut = soft_cut(text, len(text) // 2, reach=len(text))
     if cut is None:
-        raise UnfitError("no place inside the text")
+        raise UnfitError("no position inside the text")
     made = []
     for place, at in enumerate((0, cut, len(text)), 1):
         before, after = text[:at].rstrip(), text[at:].lstrip()
@@ -99,15 +99,15 @@ def insertions(text: str, filler: str) -> list[Variant]:
 
 
 def removals(text: str, *, size: float) -> list[Variant]:
-    """Take sentences away from the beginning, the middle and the end (Needles, section 3.1.2).
+    """Remove sentences at the beginning, the middle and the end (Needles, section 3.1.2).
 
-    A share of the sentences, rounded up. In the middle they are those around the middle sentence;
-    where they cannot be centred, one more is left behind them than before.
+    Removes the share ``size`` of the sentences, rounded up. If the middle cannot be centred, one
+    more sentence remains after the gap than before it.
 
     Raises
     ------
     UnfitError
-        If fewer than two sentences would be left, so that there is no middle to take from.
+        If fewer than two sentences would remain, so that the text has no middle.
     """
     sentences = sentence_spans(text)
     n_removed = ceil(round(size * len(sentences), 9))
@@ -126,21 +126,22 @@ def removals(text: str, *, size: float) -> list[Variant]:
 
 
 def moved_evidence(text: str, span: Span, n_places: int) -> list[Variant]:
-    """Cut the evidence out and put it in again at evenly spaced places (Controlled, section 6.2).
+    """Move the evidence to evenly spaced positions (Controlled, section 6.2).
 
-    The span is widened to whole sentences. The other sentences stay as they are and in order. Place
-    1 is before them all, the last behind them, the others at the sentence boundaries nearest to
-    evenly spaced characters of what is left; a text of few sentences has places that share one.
+    The span is widened to whole sentences. The other sentences keep their text and order. The first
+    position is before all other sentences, the last behind them. The positions between are the
+    sentence boundaries nearest to evenly spaced characters of the other sentences; in a text of few
+    sentences several positions share a boundary.
 
     Returns
     -------
     list
-        Place 0, the text as it is, and places 1 to ``n_places``; ``part`` is where the evidence is.
+        Place 0 (the original text) and places 1 to ``n_places``; ``part`` is the evidence's span.
 
     Raises
     ------
     UnfitError
-        If the span holds no sentence, or the evidence is the whole text.
+        If the span overlaps no sentence, or the evidence is the whole text.
     """
     sentences = sentence_spans(text)
     inside = [k for k, (start, end) in enumerate(sentences) if start < span[1] and span[0] < end]
@@ -180,17 +181,17 @@ def moved_evidence(text: str, span: Span, n_places: int) -> list[Variant]:
 
 @dataclass(frozen=True)
 class Permuted:
-    """A text whose pieces are in another order; ``moved[k]`` is where piece ``k`` went."""
+    """A text with its pieces in another order; ``moved[k]`` is the new span of piece ``k``."""
 
     text: str
     moved: tuple[Span, ...]
 
 
 def permuted(text: str, pieces: Sequence[Span], order: Sequence[int]) -> Permuted:
-    """Put the pieces of a text in another order: the numbers of those that come first, second, ...
+    """Reorder the pieces of a text; ``order[k]`` is the number of the piece that becomes the k-th.
 
-    ``pieces`` are [start, end) in order, without overlap. What is between them stays: the gap
-    behind the first piece is behind the piece that comes first now.
+    ``pieces`` are sorted spans [start, end) without overlap. The gaps between pieces keep their
+    order: the first gap follows whichever piece is now first.
     """
     gaps = [text[a[1] : b[0]] for a, b in pairwise(pieces)] + [text[pieces[-1][1] :]]
     out = text[: pieces[0][0]]
@@ -207,20 +208,20 @@ def reversed_segments(
 ) -> tuple[tuple[Span, ...], Permuted]:
     """Reverse the order of a text's equal contiguous segments (Controlled, appendix E.1).
 
-    Cuts are made at equal numbers of characters; unless ``is_exact``, each is moved by at most a
-    quarter of a segment to the nearest sentence boundary, else between words, else between grapheme
-    clusters.
+    With ``is_exact`` the cuts are after equal numbers of characters. Otherwise each cut moves by at
+    most a quarter of a segment to the nearest sentence start, else word start, else start of a
+    grapheme cluster.
 
     Returns
     -------
     segments, reversed
-        The segments of ``text``, and the text with the last one first. Unless ``is_exact``, white
-        space at their ends is in no segment and stays where it is.
+        The segments of ``text``, and the text in reverse order. Unless ``is_exact``, white space
+        around a cut belongs to no segment and keeps its position.
 
     Raises
     ------
     UnfitError
-        If a segment would be blank: the text is too short.
+        If a segment would be blank because the text is too short.
     """
     if is_exact:
         exact = [variant.part for variant in segments(text, n_segments)]
@@ -237,9 +238,9 @@ def reversed_segments(
 
 
 def moved_pieces(segments: Sequence[Span], order: Permuted, span: Span) -> list[Span]:
-    """Return where a span's characters are in a permuted text, piece by piece in their old order.
+    """Return the spans of a span's characters in a permuted text, in their old order.
 
-    A span across a cut comes apart; white space at a cut is in no piece.
+    A cut splits the span into several pieces; white space at a cut is in no piece.
     """
     pieces = []
     for (start, end), (moved, _) in zip(segments, order.moved, strict=True):
@@ -250,10 +251,10 @@ def moved_pieces(segments: Sequence[Span], order: Permuted, span: Span) -> list[
 
 
 def soft_cut(text: str, at: int, *, reach: int) -> int | None:
-    """Return the best place to cut near a character: where a sentence, else a word begins.
+    """Return the sentence start, else the word start, nearest to a character, to cut there.
 
-    Without either within ``reach`` characters, where the nearest grapheme cluster does. There is
-    text on both sides of the cut; None where there is no such place: a blank text, or one cluster.
+    If neither is within ``reach`` characters, returns the nearest start of a grapheme cluster. Both
+    sides of the cut have text; None if no such cut exists (a blank text, or a single cluster).
     """
     first, last = _stripped(text, (0, len(text)))
     low, high = max(at - reach, first + 1), min(at + reach, last - 1)
@@ -285,7 +286,7 @@ def _stripped(text: str, span: Span) -> Span:
     return start, start + len(piece.strip())
 
 
-# --- What insertions put in --------------------------------------------------------------------
+# --- Filler for insertions ---------------------------------------------------------------------
 
 LOREM = (
     "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut "
@@ -297,11 +298,11 @@ LOREM = (
 
 
 def filler(n_tokens: int, *, key: str, count_tokens: TokenCounter) -> str:
-    """Write a text of about so many tokens, about nothing: Lorem ipsum (Needles, section 3.1.1).
+    """Return about ``n_tokens`` tokens of Lorem ipsum (Needles, section 3.1.1).
 
-    Sentences of its words in random order. ``key`` decides the text, and nothing of the document;
-    the text of fewer tokens is the beginning of that of more. It comes near to
-    ``n_tokens`` (special ones left out) to half a word, as words are not cut.
+    The text has sentences of random Lorem ipsum words, seeded by ``key``. A shorter filler is a
+    prefix of a longer one with the same key. Words are not cut, so the length (without special
+    tokens) differs from ``n_tokens`` by up to half a word.
     """
     seed = int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
     lengths, total, words = dict[str, int](), 0, list[str]()

@@ -1,4 +1,4 @@
-"""Benchmarks for others' tools: layouts, the card, and a task for MTEB."""
+"""Benchmarks for other tools: layouts, the card, and a task for MTEB."""
 
 from psibench.publish.mteb import mteb_task
 

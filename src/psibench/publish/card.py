@@ -1,6 +1,6 @@
 """The card of an exported benchmark (README.md): licence, sizes, positions, origin, how to load.
 
-The front matter is read by the hub and by `datasets`: its `configs` say which files are a table.
+The hub and `datasets` read its front matter: `configs` maps names to the files of a table.
 """
 
 import re
@@ -22,7 +22,7 @@ from psibench.report.tables import table_of
 from psibench.tables import read_provenance
 
 EXPORT_VERSION = 3
-"""Raised when an export has other rows of the same tables."""
+"""Increase it when the same tables are exported to other rows."""
 TEMPLATE = "card.md"
 SIZES = {
     "n<1K": 1_000,
@@ -35,7 +35,7 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Licence:
-    """The licence of the texts: an identifier as the hub spells it, and where it is to be read."""
+    """Licence of the texts: the hub's identifier, and an address of its text."""
 
     id: str
     link: str | None = None
@@ -43,18 +43,18 @@ class Licence:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", self.id):
             raise InputError(
-                f"licence {self.id!r}: give an identifier as the hub spells it, such as cc-by-4.0, "
-                "apache-2.0 or mit; `other` with a link; or `unknown`"
+                f"licence {self.id!r}: use an identifier of the hub, e.g. cc-by-4.0, apache-2.0 or "
+                "mit; `other` with a link; or `unknown`"
             )
         if self.id == "other" and not self.link:
-            raise InputError("licence 'other': give the address of its text, too (--licence-link)")
+            raise InputError("licence 'other': also needs the address of its text (--licence-link)")
 
 
 def count_datasets(datasets: Sequence[Dataset]) -> pl.DataFrame:
-    """Count the rows of datasets: a row each, with language and domain.
+    """Return one row per dataset, with language, domain and counts.
 
-    Columns: documents, queries, qrels; the queries by the third of their evidence, and elsewhere;
-    ``moved``, the queries whose declared `target_position` is not the third of their span.
+    Columns: documents, queries, qrels; queries by the third of their evidence, and elsewhere;
+    ``moved``, queries whose declared `target_position` differs from the third of their span.
     """
     return pl.DataFrame([_count(dataset) for dataset in datasets])
 
@@ -79,13 +79,13 @@ def _count(dataset: Dataset) -> dict[str, Any]:
 
 
 def lost_positions(counts: pl.DataFrame) -> str:
-    """Word how many declared positions PosIR's layout cannot hold; empty if none are lost."""
+    """Return a note on declared positions that PosIR's layout cannot hold; empty if none."""
     moved = counts["moved"].sum()
     if not moved:
         return ""
     return (
-        f"the `target_position` of {moved:,} of {counts['queries'].sum():,} queries is not the "
-        "third that the middle of their span lies in, and is not in these files; use --extra to "
+        f"the `target_position` of {moved:,} of {counts['queries'].sum():,} queries differs from "
+        "the third with the middle of their span, and these files do not have it; use --extra to "
         "keep it"
     )
 
@@ -102,7 +102,7 @@ def card_text(
 ) -> str:
     """Return the card of a benchmark in a layout.
 
-    ``counts`` are those of `count_datasets`; ``lost`` says which positions the files do not have.
+    ``counts`` comes from `count_datasets`, ``lost`` from `lost_positions`.
     """
     records = [
         read_provenance(one.path(table)) or {} for one in datasets for table in DATASET_TABLES

@@ -1,19 +1,18 @@
-"""The layouts that a built benchmark is published in: PosIR's release, MTEB, BEIR and TREC.
+"""Layouts of an exported benchmark: PosIR's release, MTEB, BEIR and TREC.
 
-A corpus is one language and domain, as psibench searches it, in every layout. Its name is LANG, or
-LANG-DOMAIN where several domains are written. In a cross-lingual pair the queries of one language
-are asked of another's corpus: it is written where a run of it was made, as `QUERY_LANG-CORPUS`,
-and has no corpus of its own.
+In every layout a corpus has one language and domain. Its name is LANG, or LANG-DOMAIN if several
+domains are exported. In a cross-lingual pair, queries of one language search the corpus of another.
+A pair is exported as `QUERY_LANG-CORPUS` if the benchmark has a run of it; it reuses the corpus.
 
 ===== ==========================================================================================
-posir `LANG/DOMAIN/{corpus,queries,qrels}/test.parquet`, in the columns of PosIR's release; without
-      pairs, as there
-mteb  `NAME/{corpus,queries,qrels}/test.parquet`; the card's configs `NAME-corpus`, `NAME-queries`
-      and `NAME-qrels` are what MTEB's `RetrievalDatasetLoader` asks for (of a pair, `-corpus` is
-      the other language's file). Evidence: columns of queries, and where these cannot hold it
-      `NAME-evidence`
-beir  `NAME/corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, as `GenericDataLoader` and
-      `HFDataLoader` take them. Evidence: `metadata` of queries
+posir `LANG/DOMAIN/{corpus,queries,qrels}/test.parquet`, with the columns of PosIR's release;
+      without pairs, like the release
+mteb  `NAME/{corpus,queries,qrels}/test.parquet`; MTEB's `RetrievalDatasetLoader` loads the card's
+      configs `NAME-corpus`, `NAME-queries` and `NAME-qrels` (`-corpus` of a pair is the file of
+      the searched language). Evidence: columns of queries, or `NAME-evidence` if MTEB cannot load
+      them
+beir  `NAME/corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, for `GenericDataLoader` and
+      `HFDataLoader`. Evidence: `metadata` of queries
 trec  `NAME/corpus.jsonl` (`docno`, `text`), `topics.tsv`, `qrels.trec`, `queries.jsonl` (evidence)
       and `runs/MODEL.trec`
 ===== ==========================================================================================
@@ -49,16 +48,16 @@ EVIDENCE = (
     "target_position",
     *EVIDENCE_LISTS,
 )
-"""Columns of queries that say where their evidence is, in the order they are written."""
+"""Columns of queries that describe their evidence, in the order of the files."""
 REMOVED_KEY = "identical_ids_removed"
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Queries of one language over the corpus of a dataset, with what is judged for them.
+    """Queries of one language for the corpus of a dataset, with their qrels.
 
-    ``language`` is that of the queries; their evidence is that in the dataset's documents. The
-    subset has the name of the corpus, that of a pair is QUERY_LANG-CORPUS.
+    ``language`` is the language of the queries; their evidence refers to the dataset's documents.
+    ``name`` is the name of the corpus, or QUERY_LANG-CORPUS for a pair.
     """
 
     name: str
@@ -70,10 +69,10 @@ class Subset:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of a table, or of a run; a file that several configs load is one for each.
+    """A written file and a config that loads it; a file with several configs has several entries.
 
-    ``config`` is the name that it is loaded by (`datasets.load_dataset(folder, config)`), ``path``
-    below the folder of the export, ``table`` one of corpus, queries, qrels, evidence, topics, run.
+    ``config`` is for `datasets.load_dataset(folder, config)`; ``path`` is relative to the folder of
+    the export; ``table`` is one of corpus, queries, qrels, evidence, topics, run.
     """
 
     config: str
@@ -83,10 +82,10 @@ class Written:
 
 @dataclass(frozen=True)
 class Export:
-    """What a layout is written from, and where to.
+    """Source and destination of an export.
 
-    Ids of ``stripped`` domains lose the domain in front. With ``extra`` columns are written that
-    the layout does not have.
+    Ids in ``stripped`` domains lose the domain in front. With ``extra`` the files also have columns
+    that the layout lacks.
     """
 
     benchmark: Path
@@ -101,7 +100,7 @@ class Export:
         return dataset.language if is_one else f"{dataset.language}-{dataset.domain}"
 
     def read(self, dataset: Dataset, table: str) -> pl.DataFrame:
-        """Read a table of a dataset, its ids in the form they are written in."""
+        """Read a table of a dataset, with ids as exported."""
         frame = dataset.read(table)
         if dataset.domain not in self.stripped:
             return frame
@@ -109,18 +108,18 @@ class Export:
         return frame.with_columns(pl.col(ids).str.strip_prefix(f"{dataset.domain}/"))
 
     def subsets(self, dataset: Dataset) -> Iterator[Subset]:
-        """Yield the corpus with its own queries, then with those of other languages.
+        """Yield the corpus with queries of its language, then with queries of other languages.
 
-        Yields nothing for a dataset without queries: a reader could not evaluate it.
+        Yields nothing for a dataset without queries, because nobody could evaluate it.
 
-        A pair has the queries of the dataset that have a text in the other language; it is left
-        out where no run of it was made, or no query has one.
+        A pair has the queries that also have a text in the other language. Pairs without a run and
+        pairs without queries are omitted.
         """
         name, qrels = self.name(dataset), _columns_of(dataset.read("qrels"), "qrels")
         queries = dataset.read("queries").with_columns(domain=pl.lit(dataset.domain))
         queries = _columns_of(queries, "queries")
         if queries.is_empty():
-            logger.warning("%s: no query; only its documents are exported", dataset.name)
+            logger.warning("%s: no queries; exporting only its documents", dataset.name)
             return
         yield Subset(name, dataset.language, dataset, queries, qrels)
         pairs = {(run.query_language, run.corpus_language) for run in self.runs}
@@ -137,7 +136,7 @@ class Export:
 
     @cached_property
     def runs(self) -> list[BuiltRun]:
-        """The runs between the languages that are exported."""
+        """Runs between the exported languages."""
         return find_runs(self.benchmark, list(dict.fromkeys(one.language for one in self.datasets)))
 
 
@@ -150,9 +149,9 @@ def _write(
     metadata: Mapping[str, str] | None = None,
     **csv: Any,
 ) -> Written:
-    """Write a frame as a file below the folder NAME, in the form that the suffix says.
+    """Write a frame to NAME/FILE in the format of the suffix.
 
-    ``metadata`` is that of a Parquet file's schema.
+    ``metadata`` is for the schema of a Parquet file.
     """
     path = Path(name, file)
     place = export.out / path
@@ -190,13 +189,13 @@ def _refuse_lost_evidence(dataset: Dataset, *, extra: bool) -> None:
     if lengths.null_count():
         raise InputError(
             f"{dataset.name}: {lengths.null_count()} queries have no pos_token_length, "
-            "which the layout needs"
+            "which the layout requires"
         )
     without = queries.get_column("pos_char_span").null_count()
     if without and not extra:
         raise InputError(
             f"{dataset.name}: the evidence of {without} queries is not one span, and "
-            "the layout has no other place for it; use --extra"
+            "the layout has no column for it; use --extra"
         )
 
 
@@ -206,10 +205,10 @@ def _refuse_lost_evidence(dataset: Dataset, *, extra: bool) -> None:
 def write_mteb(export: Export) -> list[Written]:
     """Write Parquet files that MTEB's loader finds by the configs of the card.
 
-    MTEB puts all columns of queries into batches, and fails at a null and at lists of unlike
-    lengths. Where the evidence needs these, queries have the other columns alone, and a config
-    `NAME-evidence` has all. The metadata of qrels say, under `REMOVED_KEY`, whether rankings are
-    without the document of the query's own id.
+    MTEB puts all columns of queries into batches, and fails on nulls and on lists of different
+    lengths. Columns of evidence with such values are therefore only in the config `NAME-evidence`,
+    which has all columns. The metadata of qrels record under `REMOVED_KEY` whether rankings exclude
+    the document with the query's id.
     """
     written = []
     for one in export.datasets:
@@ -236,12 +235,12 @@ def write_mteb(export: Export) -> list[Written]:
 
 
 def _unfit(column: pl.Series) -> bool:
-    """Say whether MTEB cannot put values of a column into one batch."""
+    """Return whether MTEB fails to put a column into batches."""
     return column.null_count() > 0 or column.name in EVIDENCE_LISTS
 
 
 def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
-    """Choose what is published of a table; evidence that no query has in a form is null."""
+    """Select the exported columns of a table; missing columns of evidence become null."""
     if table == "corpus":
         return frame.select("_id", "text")
     if table == "qrels":
@@ -260,7 +259,7 @@ def _columns_of(frame: pl.DataFrame, table: str) -> pl.DataFrame:
 # --- BEIR and TREC ---------------------------------------------------------------------------
 
 TextFile = tuple[str, Sequence[pl.Expr], Mapping[str, Any]]
-"""Path of a file in the folder of a corpus, its columns, and how `write_csv` writes it."""
+"""Path of a file in the folder of a corpus, its columns, and arguments of `write_csv`."""
 
 _ID, _TEXT, _GRADE = pl.col("_id"), pl.col("text"), pl.col("score")
 _QUERY_ID, _DOCUMENT_ID = pl.col("query-id"), pl.col("corpus-id")
@@ -284,7 +283,7 @@ TEXT_FILES: Mapping[str, Mapping[str, TextFile]] = {
         "qrels": ("qrels.trec", (_QUERY_ID, pl.lit("0"), _DOCUMENT_ID, _GRADE), _SPACED),
         "run": (
             "runs/{model}.trec",
-            # the score as its shortest text, which reads back as the same number
+            # the shortest text that reads back as the same number
             (
                 _QUERY_ID,
                 pl.lit("Q0"),
@@ -297,13 +296,13 @@ TEXT_FILES: Mapping[str, Mapping[str, TextFile]] = {
         ),
     },
 }
-"""Layout -> table -> its file."""
+"""Layout -> table -> file."""
 ODD_IDS = {"beir": (r'[\t\r\n"]', "tabs, quotes or line ends"), "trec": (r"\s", "white space")}
-"""Layout -> pattern of ids that its files cannot hold, and what these have in them."""
+"""Layout -> pattern of ids that its files cannot hold, and the name of the characters."""
 
 
 def write_text_files(export: Export, layout: str) -> list[Written]:
-    """Write the files that `TEXT_FILES` describes, a folder for each corpus and pair."""
+    """Write the files of `TEXT_FILES`, one folder per corpus and pair."""
     written: list[Written] = []
     for one in export.datasets:
         corpus = {"corpus": one.read("corpus")}
@@ -322,7 +321,7 @@ def write_text_files(export: Export, layout: str) -> list[Written]:
 def _write_tables(
     export: Export, layout: str, name: str, tables: Mapping[str, pl.DataFrame], *, model: str = ""
 ) -> Iterator[Written]:
-    """Write those of some tables that the layout has; InputError if it cannot hold an id."""
+    """Write the tables that the layout has; InputError if it cannot hold an id."""
     pattern, found = ODD_IDS[layout]
     for table, (file, columns, csv) in TEXT_FILES[layout].items():
         if table not in tables:
@@ -332,20 +331,20 @@ def _write_tables(
             odd = ids.filter(ids.str.contains(pattern) | (ids.str.len_bytes() == 0)).unique()
             if len(odd):
                 raise InputError(
-                    f"{name}: ids with {found} have no place in the layout {layout}: "
-                    f"{name_some(odd)}; build the benchmark with other ids, or take --layout mteb"
+                    f"{name}: the layout {layout} cannot hold ids that are empty or have {found}: "
+                    f"{name_some(odd)}; build the benchmark with other ids or use --layout mteb"
                 )
         path = file.format(model=model)
         yield _write(export, name, table, frame.select(columns), path, **csv)
 
 
 def _run_rows(run: BuiltRun, queries: pl.DataFrame) -> pl.DataFrame:
-    """Read the rows of a run for some queries, with ids named as in qrels and the model as tag."""
+    """Read a run's rows for some queries, with the id columns of qrels and the model as tag."""
     asked = queries.select(query_id="_id")
     rows = read_table(run.path, RUN).join(asked, on="query_id", how="semi", maintain_order="left")
     if rows.select("query_id", "rank").is_duplicated().any():
         raise InputError(
-            f"{run.path}: a query id occurs in two domains; ids must differ between them"
+            f"{run.path}: a query id occurs in two domains; ids must differ between domains"
         )
     named = rows.rename({"query_id": "query-id", "doc_id": "corpus-id"})
     return named.with_columns(tag=pl.lit(run.model))

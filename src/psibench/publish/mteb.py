@@ -1,8 +1,8 @@
-"""A task for MTEB (2.26 or later) that reports the PSI beside the usual retrieval scores.
+"""A task for MTEB (2.26 or later) that reports the PSI with the usual retrieval scores.
 
-`mteb.evaluate(model, [mteb_task("folder")])` on what `psibench export --layout mteb` wrote: MTEB
-loads, searches and scores; after each subset psibench's figures go into the same result file.
-`eval.yaml` beside the card registers the same task on the hub.
+`mteb.evaluate(model, [mteb_task("folder")])` runs it on a folder of `psibench export --layout
+mteb`: MTEB loads, searches and scores; psibench adds its values to MTEB's result file after each
+subset. `eval.yaml`, next to the card, registers the same task on the hub.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ METRIC = "ndcg@10"
 SPLIT = "test"
 EVAL_YAML = "eval.yaml"
 DESCRIPTION = (
-    "Retrieval with the place of each query's evidence known: nDCG@10 by position "
+    "Retrieval with known positions of the evidence: nDCG@10 by position "
     "and the Position Sensitivity Index (psibench)."
 )
 FIGURES = (
@@ -47,39 +47,39 @@ FIGURES = (
     *("psi_same", "psi_same_low", "psi_same_high", "psi_same_corrected"),
     *("p_position", "p_trend", "n_queries", "n_documents"),
 )
-"""Columns of psi_table that are reported, docs/tables.md; those without a value are left out."""
+"""Reported columns of psi_table (docs/tables.md); null values are omitted."""
 DEFAULT_BUCKETS = "thirds"
 
 
 def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTaskRetrieval":
     """Return a retrieval task of an exported benchmark, for `mteb.evaluate`.
 
-    Its scores have, besides MTEB's own, for each subset (a language, or a pair of the languages of
-    queries and documents; one each of several domains): `psi` and `psi_same` (the PSI at equal
+    For each subset (a language, or a pair of languages of queries and documents; split by domain if
+    there are several), the task adds to MTEB's scores: `psi` and `psi_same` (the PSI at equal
     documents, docs/psi.md) of nDCG@10 with their intervals, the tests' p, and `ndcg_at_10_BUCKET`
     for each position bucket.
 
-    The task's revision hashes the data, the bucket scheme and the version of the figures. MTEB 2.26
-    takes results from its cache by the task's name, and where no subset is missing does not look
-    at the revision: after a change of the data ask for `overwrite_strategy="always"`.
+    The task's revision hashes the data, the bucket scheme and the version of the scores. MTEB 2.26
+    reads cached results by the task's name and ignores the revision unless a subset is missing:
+    after a change of the data set `overwrite_strategy="always"`.
 
-    Where the benchmark's rankings are without the document that has the query's own id (recipe
-    `beir`), so are the task's: its `ignore_identical_ids` is set.
+    The task sets `ignore_identical_ids` if the benchmark's rankings exclude the document with the
+    query's id (recipe `beir`).
 
     Parameters
     ----------
     folder
-        What `psibench export --layout mteb` wrote.
+        A folder that `psibench export --layout mteb` wrote.
     buckets
-        A bucket scheme, as of `psibench score`. The task has the benchmark's name, and one other
-        than thirds is added to it.
+        A bucket scheme of `psibench score`. The task has the benchmark's name, followed by the
+        scheme unless it is thirds.
 
     Raises
     ------
     InputError
-        If the folder is no such export.
+        If the folder is not such an export.
     ImportError
-        If mteb is not installed: psibench does not depend on it.
+        If mteb is not installed; psibench does not depend on it.
     """
     from mteb.abstasks import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -111,7 +111,7 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
             hf_split: str,  # noqa: ARG002 - there is one
             hf_subset: str,
         ) -> dict[str, float]:
-            """Compute psibench's figures from MTEB's ranking; print the most important ones."""
+            """Return psibench's scores of MTEB's ranking; print the most important ones."""
             paths = [root / hf_subset / table / "test.parquet" for table in ("evidence", "queries")]
             evidence = read_query_file(next(path for path in paths if path.is_file()))
             asked = evidence.filter(pl.col("_id").is_in(list(qrels)))
@@ -123,10 +123,10 @@ def mteb_task(folder: str | Path, *, buckets: str = DEFAULT_BUCKETS) -> "AbsTask
 
 
 def eval_yaml(name: str, written: Sequence[Written]) -> str:
-    """Return the eval.yaml of an export for MTEB, with which the hub takes results on it.
+    """Return the eval.yaml of an export for MTEB, which lets the hub accept results on it.
 
-    The format is the hub's (https://huggingface.co/docs/hub/eval-results), the tasks those that
-    MTEB writes for a task of this name: all subsets together, then each, `NAME_SUBSET_test`.
+    The hub documents the format (https://huggingface.co/docs/hub/eval-results). The tasks are named
+    as in MTEB's results: NAME for all subsets, then `NAME_SUBSET_test` for each.
     """
     tasks: list[dict[str, str]] = [{"id": name}]
     for one in written:
@@ -144,21 +144,21 @@ def position_scores(
     *,
     buckets: str = DEFAULT_BUCKETS,
 ) -> dict[str, float]:
-    """Compute the figures of one ranking.
+    """Compute PSI, tests and bucket means of one ranking.
 
     Parameters
     ----------
     results, qrels
         Scores and grades by document id, by query id.
     queries
-        As `psibench.formats.beir.read_query_file` reads them: where the evidence is.
+        Queries with their evidence, from `psibench.formats.beir.read_query_file`.
     buckets
         The bucket scheme.
 
     Returns
     -------
-    `FIGURES` by name, and `ndcg_at_10_BUCKET`: the mean of each bucket that holds queries. What is
-    not defined is left out.
+    `FIGURES` by name, and `ndcg_at_10_BUCKET`, the mean of each bucket with queries. Undefined
+    values are omitted.
     """
     judged = pl.DataFrame(
         [(q, d, int(grade)) for q, graded in qrels.items() for d, grade in graded.items()],
@@ -184,7 +184,7 @@ def position_scores(
 
 
 def _worded(figures: Mapping[str, float]) -> str:
-    same = "not to be told"
+    same = "undefined"
     if "psi_same" in figures:
         same = estimate(*(figures.get(f"psi_same{end}") for end in ENDS))
     psi = number_text(figures["psi"]) if "psi" in figures else "undefined"
@@ -197,33 +197,33 @@ def _worded(figures: Mapping[str, float]) -> str:
 
 
 def _registered(root: Path) -> tuple[str, list[str]]:
-    """Return the name of an export and MTEB's subsets of it, as its eval.yaml has them."""
+    """Return the name of an export and its subsets, from its eval.yaml."""
     path = root / EVAL_YAML
     if not path.is_file():
         raise MissingError(
-            f"{root}: no {EVAL_YAML}; name a folder that `psibench export --layout mteb` wrote"
+            f"{root}: no {EVAL_YAML}; use a folder that `psibench export --layout mteb` wrote"
         )
     match parse_yaml(read_text_file(path, expected="the tasks of an export"), where=str(path)):
         case {"name": str(name), "tasks": [*tasks]}:
             return name, [one["config"] for one in tasks if "config" in one]
-    raise InputError(f"{path}: no name and tasks; export the benchmark anew")
+    raise InputError(f"{path}: no name and tasks; export the benchmark again")
 
 
 def _identical_ids_removed(root: Path, subsets: Sequence[str]) -> bool:
-    """Return whether rankings are without the document of the query's own id, as exports say."""
+    """Return whether the export records that rankings exclude the document with the query's id."""
     schemas = (pq.read_schema(root / subset / "qrels" / "test.parquet") for subset in subsets)
     return any((one.metadata or {}).get(REMOVED_KEY.encode()) == b"True" for one in schemas)
 
 
 def _languages(subset: str) -> list[str]:
-    """Take LANG, LANG-DOMAIN, LANG-LANG or LANG-LANG-DOMAIN apart."""
+    """Return the languages of LANG, LANG-DOMAIN, LANG-LANG or LANG-LANG-DOMAIN."""
     parts = subset.split("-")
     first, second = "-".join(parts[:2]), "-".join(parts[2:4])
     return [first, second] if re.match(LANGUAGE_PATTERN, second) else [first]
 
 
 def _revision(root: Path, buckets: str) -> str:
-    """Hash every table, and what the figures depend on."""
+    """Hash every table, the metric, the buckets and the version of the scores."""
     lines = [f"{METRIC} by {buckets}, version {version_of('score')}"]
     for path in sorted(root.rglob("*.parquet")):
         lines.append(f"{path.relative_to(root).as_posix()} {hash_file(path)}")

@@ -1,7 +1,7 @@
-"""Any retriever, asked by a function call: its rankings, scored as `psibench score` does.
+"""Evaluation of any retriever that is a Python function, with the scores of `psibench score`.
 
-`psibench.evaluate(search, "results/python-docs")` asks a Python function every query of a built
-benchmark, domain by domain as psibench's own models are asked, and returns the result tables.
+`psibench.evaluate(search, "results/python-docs")` calls the function with the queries of a built
+benchmark, once per language and domain, and returns the result tables.
 """
 
 import logging
@@ -40,7 +40,7 @@ Results = Mapping[str, Mapping[str | Chunk, float]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """The documents that a call searches: those of one language and domain."""
+    """The documents that a call searches, of one language and domain."""
 
     benchmark: str
     language: str
@@ -49,24 +49,24 @@ class Corpus:
 
     @cached_property
     def texts(self) -> dict[str, str]:
-        """The text of every document, by id, in the order of the table."""
+        """Id -> text of every document, in the order of the table."""
         return dict(self.dataset.read("corpus", ["_id", "text"]).iter_rows())
 
 
 class Search(Protocol):
-    """A retriever: a function of some queries and the corpus they search."""
+    """A retriever: a function that searches a corpus with some queries."""
 
     def __call__(self, queries: Mapping[str, str], corpus: Corpus, /, *, k: int) -> Results:
-        """Score `k` documents for each query, text by query id; of more the best are taken."""
+        """Score `k` documents for each query (id -> text); psibench keeps only the best `k`."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came of asking a retriever: the tables of `psibench score`, docs/tables.md.
+    """Results of a retriever: the tables of `psibench score`, see docs/tables.md.
 
-    `psi` has the columns of psi_table, `buckets` of bucket_scores, `comparisons` of comparisons
-    (with the control, if one was given), `scores` of query_scores with `model` in front, and `run`
-    of run, with `model`, `language` and `domain` in front.
+    Columns: `psi` as psi_table; `buckets` as bucket_scores; `comparisons` as comparisons (with the
+    control, if given); `scores` as query_scores, after `model`; `run` as run, after `model`,
+    `language` and `domain`.
     """
 
     psi: pl.DataFrame
@@ -92,58 +92,59 @@ def evaluate(
     length_buckets: bool | Sequence[int] = True,
     identical_ids: IdenticalIds | None = None,
 ) -> Evaluation:
-    """Ask a retriever every query of a benchmark and measure how it depends on position.
+    """Run a retriever on every query of a benchmark and measure its position bias.
 
     Parameters
     ----------
     search
         The retriever, called once for each language and domain.
     benchmark
-        The folder of a built benchmark, as `results/python-docs`.
+        The folder of a built benchmark, e.g. `results/python-docs`.
     model
-        What the tables call it.
+        Name of the retriever in the tables.
     control
-        A retriever that knows no position: without one the tables cannot say that a position
-        effect is the retriever's and not the questions'.
+        A retriever that ignores positions. Without it the tables cannot show whether the retriever
+        or the questions cause a position effect.
     k
-        Documents, or chunks, to ask for; at least as many as the deepest metric counts.
+        Documents or chunks to request; at least as many as the deepest metric counts.
     chunks
-        Whether the retriever scores chunks, as `psibench.metrics.chunks` has them: in place of a
-        document id stands (document id, start, end). An id alone is a whole document's.
+        Whether the retriever scores chunks: (document id, start, end) instead of a document id, see
+        `psibench.metrics.chunks`. A plain id means the whole document.
     languages, domains
-        Only these; all when None.
+        Restrict the evaluation to these; None: all.
     metrics, buckets
-        As of `psibench score`; all schemes that fit the evidence when `buckets` is None.
+        As in `psibench score`; `buckets` None: all schemes that fit the evidence.
     by_domain
-        Also rows for each domain.
+        Also return rows for each domain.
     length_buckets
-        Also rows for each length of the positives; edges in tokens in place of PosIR's.
+        Also return rows for each length of the positives; a list gives edges in tokens instead of
+        PosIR's.
     identical_ids
-        Whether rankings are without the document that has the query's own id, as of `psibench
-        score`; None: as the benchmark was built. Where they are, one document more is asked for.
+        Whether rankings exclude the document with the query's id, as in `psibench score`; None: the
+        benchmark's setting. If they do, each call requests one more document.
 
     Raises
     ------
     InputError
-        If the benchmark is not built, `k` is less than a metric counts, or what a call returned is
-        refused by the checks of `psibench score`: no results at all, an unknown query or document,
-        a chunk that is not in its document, a score that is no number. The logger `psibench` warns
-        of what that command warns of, such as queries without results, which score 0.
+        If the benchmark is not built, `k` is too small for a metric, or the checks of `psibench
+        score` refuse a call's results: no results at all, an unknown query or document, a chunk
+        outside its document, a score that is not a number. The logger `psibench` has the same
+        warnings as that command, e.g. about queries without results, which score 0.
     """
     if metrics is None:
         metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks else ())]
     deepest = max(parse_metrics(metrics, also=SPAN_KINDS), key=lambda metric: metric.k)
     if k < deepest.k:
         raise InputError(
-            f"k={k}: {deepest.name} counts {deepest.k} results; ask for as many, or name metrics "
-            "of fewer"
+            f"k={k}: {deepest.name} counts {deepest.k} results; use k={deepest.k} or more, or "
+            "metrics with a smaller k"
         )
     edges = edges_of(length_buckets)
     root = Path(benchmark)
     datasets = find_datasets(root, languages=languages, domains=domains)
     retrievers = {model: search} | ({CONTROL: control} if control else {})
     if control and model == CONTROL:
-        raise InputError(f"model {model!r} is the name of the control's rows; give another one")
+        raise InputError(f"model {model!r} is reserved for the control; use another name")
     made: dict[str, list[pl.DataFrame]] = {}
     for language in dict.fromkeys(one.language for one in datasets):
         group = [one for one in datasets if one.language == language]
@@ -191,7 +192,7 @@ def _ask(
     identical_ids: IdenticalIds | None,
     length_edges: Sequence[int],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Let each retriever search a dataset: per-query scores and rankings, `model` in front."""
+    """Run each retriever on a dataset; returns per-query scores and rankings, `model` first."""
     queries, qrels = dataset.read("queries"), dataset.read("qrels")
     corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset)
     texts = dict(queries.select("_id", "text").iter_rows())
@@ -214,7 +215,7 @@ def _ask(
             documents=documents.get_column("doc_id"),
             top_k=k,
             remove_identical_ids=is_removed,
-            remedy="return the ids that were given",
+            remedy="return only the query ids given",
             of_distances="return distances with the sign changed",
         )
         for warning in ranked.warnings:

@@ -1,7 +1,7 @@
-"""Many runs on one page: a table per benchmark, language pair and length, a row per model.
+"""Leaderboard of several runs: a table per benchmark, language pair and length, a row per model.
 
-One table has the systems that were asked the same number of queries of one benchmark, by one
-metric and bucket scheme: means of others do not compare.
+Systems in one table have the same number of queries of a benchmark, the same metric and bucket
+scheme; means of other systems are not comparable.
 """
 
 import os
@@ -39,7 +39,7 @@ from psibench.tables.spec import ALL
 REPORT = "report.html"
 LENGTH_TEXTS = {ALL: "all lengths"}
 ASKED = ("benchmark", "pair", "length_bucket", "metric", "buckets", "n_asked")
-"""What the systems of a table share; n_asked: queries of the pair."""
+"""Columns with one value in each table; n_asked: queries of the pair."""
 FIGURES = {
     "Source": "source",
     "Mean": "mean",
@@ -49,33 +49,33 @@ FIGURES = {
     "p, control": "p_control_adjusted",
     "In input": "seen",
 }
-"""Heading -> column; one without a value in a table is left out there."""
+"""Heading -> column; a table omits columns without values."""
 
-BY_CONTROL = "rests on p, control: without the control the documents do not show it"
-BY_VISIBLE = "p, control of the evidence that the model was given is at most 0.05"
-"""What a word rests on where the p beside it would not support it."""
+BY_CONTROL = "based on p, control: the test without the control is not significant"
+BY_VISIBLE = "p, control of evidence in the model's input is at most 0.05"
+"""Basis of a verdict that the p in the same row does not support."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A folder of results, and a name that tells it from the other runs."""
+    """A folder of results and the unique name of its run."""
 
     folder: Path
     name: str
 
     @property
     def table(self) -> Path:
-        """Where its PSI table is."""
+        """Path of the PSI table."""
         return self.folder / f"{PSI_TABLE.name}.parquet"
 
     def rows(self) -> pl.DataFrame:
-        """Return a row per benchmark, language pair, length and model, all domains together."""
+        """Return a row per benchmark, language pair, length and model, over all domains."""
         has = read_any_table(self.table).columns
         if missing := [name for name in PSI_TABLE.column_names if name not in has]:
             version = (read_provenance(self.table) or {}).get("psibench_version", "no version")
             raise InputError(
-                f"{self.table} has no {', '.join(missing)}: another psibench made it (it says "
-                f"{version}). Make it again: `psibench run`, or `psibench score`"
+                f"{self.table} has no {', '.join(missing)}: another version of psibench made it "
+                f"({version}). Run `psibench run` or `psibench score` again"
             )
         psi = read_table(self.table, PSI_TABLE)
         is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
@@ -87,7 +87,7 @@ class Run:
                 raise InputError(
                     f"{self.table}: model {group.item(0, 'model')!r} has rows of "
                     f"{', '.join(views)} evidence only; a leaderboard needs its row of evidence "
-                    f"{ALL!r}. Name the whole table, as `psibench run` or `psibench score` wrote it"
+                    f"{ALL!r}. Use the whole table that `psibench run` or `psibench score` wrote"
                 )
             found.append(views["all"] | {"word": label_of(views["all"], views.get("visible"))})
         return pl.DataFrame(found, schema={**shown.schema, "word": pl.String}).with_columns(
@@ -97,19 +97,19 @@ class Run:
 
 
 def runs_of(folders: Sequence[Path]) -> list[Run]:
-    """Name results folders by their paths below the folder that holds all of them.
+    """Return runs, named by the paths of their folders below the common parent folder.
 
-    Raises InputError if one has no PSI table, or is given twice.
+    Raises InputError if a folder has no PSI table or is given twice.
     """
     paths = [folder.resolve() for folder in folders]
     for folder, path in zip(folders, paths, strict=True):
         if not Run(folder, "").table.is_file():
             raise InputError(
-                f"{folder}: no {PSI_TABLE.name}.parquet there; name the results folder of a run, "
-                "or the --out of `psibench score`"
+                f"{folder}: no {PSI_TABLE.name}.parquet there; use the results folder of a run, or "
+                "the --out of `psibench score`"
             )
         if paths.count(path) > 1:
-            raise InputError(f"{folder} is given twice; name each run once")
+            raise InputError(f"{folder} is given twice; use each run once")
     whole = os.path.commonpath([path.parent for path in paths])
     names = [path.relative_to(whole).as_posix() for path in paths]
     return [Run(*one) for one in zip(folders, names, strict=True)]
@@ -118,12 +118,12 @@ def runs_of(folders: Sequence[Path]) -> list[Run]:
 def all_rows(runs: Sequence[Run]) -> pl.DataFrame:
     """Return the rows of a page in its order: benchmark, language pair, length, highest mean.
 
-    Beside the columns of PSI_TABLE and `ASKED`: source, word, and is_twice where several runs have
-    a row of a model in one table.
+    Adds to the columns of PSI_TABLE and `ASKED`: source, word (the verdict), and is_twice, true if
+    several runs have the model in one table.
     """
     found = [run.rows() for run in runs]
     rows = pl.concat(found, how="diagonal_relaxed").with_row_index("place")
-    pair = PAIR_COLUMN.replace("und", "no language named").alias("pair")
+    pair = PAIR_COLUMN.replace("und", "no language given").alias("pair")
     is_twice = pl.len().over(*ASKED, "model") > 1
     n_asked, is_crossed = pl.col("n_asked"), pl.col("query_lang") != pl.col("corpus_lang")
     order = [
@@ -145,7 +145,7 @@ def all_rows(runs: Sequence[Run]) -> pl.DataFrame:
 
 
 def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
-    """Return the table of rows that share `ASKED`; ``folder`` is where the page will lie."""
+    """Return the table of rows with equal `ASKED`; ``folder`` is the page's folder."""
     is_of_one = rows["source"].n_unique() == 1
     columns: Columns = {
         heading: shown_psis(rows, name) if f"{name}_low" in rows.columns else name
@@ -168,19 +168,19 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         if row["word"] in (SENSITIVE, CUT_OFF) and finding_of(row) == "none":
             word += Markup(" ") + chip("against the control", "", BY_CONTROL)
         elif row["word"] == SENSITIVE and not is_beyond(row):
-            word += Markup(" ") + chip("on the evidence given", "", BY_VISIBLE)
+            word += Markup(" ") + chip("on evidence in input", "", BY_VISIBLE)
         cells.append((shown, *others, word))
-    header = ("Model", *figures.header, "Word")
+    header = ("Model", *figures.header, "Verdict")
     return replace(
         figures,
         header=header,
         rows=tuple(cells),
-        prose=[place for place, name in enumerate(header) if name in ("Source", "Word")],
+        prose=[place for place, name in enumerate(header) if name in ("Source", "Verdict")],
     )
 
 
 def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) -> str:
-    """Return the page of rows as of `all_rows`; ``folder`` is where it will lie."""
+    """Return the page of the rows of `all_rows`; ``folder`` is the page's folder."""
     by_name = {run.name: run for run in runs}
     of_benchmark: dict[str, list[dict[str, Any]]] = {}
     for _, group in rows.group_by(ASKED, maintain_order=True):
@@ -203,7 +203,7 @@ def render_leaderboard(runs: Sequence[Run], rows: pl.DataFrame, folder: Path) ->
     notices = {one.get("params", {}).get("notice", "") for one in records.values()}
     return render_page(
         "leaderboard.html",
-        title="Leaderboard: means, and how much they depend on position",
+        title="Leaderboard: means and position bias",
         created=now(),
         notice=" ".join(sorted(notices - {""})),
         made_of={

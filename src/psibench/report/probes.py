@@ -1,7 +1,7 @@
-"""Stage ``probe_page``: the page of the probes, with each model's PSI beside them.
+"""Stage ``probe_page``: the page of the probes, with each model's PSI.
 
-The first table asks whether they agree: which end of a text each probe finds a model to look at.
-Then a figure per probe. Every figure is in probe_table.csv.
+The first table compares the probes and PSI: the end of a text that a model prefers by each of them.
+A chart per probe follows. probe_table.csv has all numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,19 +53,19 @@ SIGNS = (
         *("first sentence, shuffled", 1),
     ),
 )
-"""Figures that say which end of a text a model looks at: title, probe, measure, condition, and the
-sign that means the front."""
+"""Values that show which end of a text a model prefers: title, probe, measure, condition, and the
+sign for the front."""
 
 
 @dataclass(frozen=True)
 class PrintedFigure:
-    """A figure of a probe from elsewhere, to stand beside a run's.
+    """A published value of a probe, to compare with a run's value.
 
-    ``title`` and ``note`` are of its table, ``column`` and ``model_name`` its place there;
-    ``published`` is printed times ``scale``, with so many decimals. Its counterpart has
-    ``benchmark``, ``probe``, ``model`` and, where given, ``n_places``. ``figure`` is its measure
-    and, where it matters, condition; or highest or lowest, the place where the cosine with the
-    query is.
+    ``title`` and ``note`` describe its table, ``column`` and ``model_name`` its cell; ``published``
+    is printed times ``scale`` with ``decimals`` decimals. The run's value has the same
+    ``benchmark``, ``probe``, ``model`` and, unless null, ``n_places``. ``figure`` is its measure
+    and, if needed, condition; or ``highest`` or ``lowest``: the position with the highest or lowest
+    cosine with the query.
     """
 
     title: str
@@ -86,10 +86,9 @@ class PrintedFigure:
 def run_probe_page(job: Job) -> None:
     """Write the page.
 
-    Inputs: ``table``, the PROBE_TABLE of all probes, and ``psi``, PSI_TABLE tables of the
-    benchmarks that were probed. ``beside`` are figures from elsewhere, those of a table together;
-    ``run_title`` and ``notice`` are what the config calls its report, and what its pages begin
-    with.
+    Inputs: ``table``, the PROBE_TABLE of all probes, and ``psi``, the PSI_TABLE tables of the
+    probed benchmarks. Parameters: ``beside``, published values sorted by table; ``run_title``, the
+    report's title; ``notice``, the first text of its pages.
     """
     beside = job.value("beside", list[PrintedFigure])
     rows = job.read("table", PROBE_TABLE).filter(domain=ALL)
@@ -102,7 +101,7 @@ def run_probe_page(job: Job) -> None:
     made_of = {path: str((read_provenance(path) or {}).get("rows_hash", "")) for path in job.used}
     page = render_page(
         "probes.html",
-        title="Probes: what the embeddings look at",
+        title="Probes: which parts of a text move its embedding",
         created=now(),
         made_of=made_of,
         run_title=job.value("run_title"),
@@ -120,7 +119,7 @@ def section(
     psi: pl.DataFrame,
     beside: Sequence[PrintedFigure],
 ) -> dict[str, Any]:
-    """Return what the page shows of a benchmark in one language; rows are pooled."""
+    """Return the page's section of a benchmark in one language; ``rows`` are over all domains."""
     tested = psi.filter(benchmark=benchmark, query_lang=language, corpus_lang=language)
     whole = rows.filter(read="all")
     return {
@@ -133,12 +132,12 @@ def section(
 
 
 def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
-    """Say of each model which end each probe finds it to look at, and its PSI.
+    """Return a table of the end that each model prefers by each probe, and of its PSI.
 
-    *front* or *back* where the interval, as it is printed, leaves 0 out: cosines of vectors that
-    are all alike differ by rounding. Mean over all sizes for insertion and removal; the fewest
-    segments. Once of all documents, once of those read whole. Figures that no model has are left
-    out.
+    The end is *front* or *back* if the printed interval excludes 0 (cosines of equal vectors differ
+    by rounding). Uses the mean over all sizes of insertion and removal, and the fewest segments.
+    Each model has a column of all documents and one of documents read whole. Omits rows without any
+    value.
     """
     models = rows["model"].unique(maintain_order=True).to_list()
     sides = [(model, read) for model in models for read in ("all", "whole")]
@@ -153,7 +152,7 @@ def agreement(rows: pl.DataFrame, psi: pl.DataFrame) -> Table:
     found.append(("its p", *(p for _, p in beside)))
     return Table(
         "Do they agree?",
-        ("figure", *(read for _, read in sides)),
+        ("probe", *(read for _, read in sides)),
         tuple(found),
         1,
         groups=(("", 1), *((model, 2) for model in models)),
@@ -185,16 +184,16 @@ def _psi(psi: pl.DataFrame, evidence: str) -> tuple[str, str]:
     return shown_psi(row, separator="\n"), p_value(row["p_adjusted"])
 
 
-# --- Figures from elsewhere ---
+# --- Published values ---
 
 
 def beside_printed(
     rows: pl.DataFrame, benchmark: str, figures: Sequence[PrintedFigure]
 ) -> list[Table]:
-    """Return tables from elsewhere with a run's figures beneath the models that it has.
+    """Return published tables with the run's values for the models that the run has.
 
-    ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents. A
-    table without a counterpart is left out.
+    ``rows`` are PROBE_TABLE rows of one benchmark and language, over all domains and documents.
+    Omits tables for which the run has no value.
     """
     names = ("benchmark", "model_name", "column", "published", "scale", "decimals")
     found, of_benchmark = [], (one for one in figures if one.benchmark == benchmark)
@@ -217,7 +216,7 @@ def beside_printed(
 
 
 def _counterpart(rows: pl.DataFrame, figure: str | tuple[str, ...]) -> dict[str, float | None]:
-    """Return a model's figure: own, low, high; null where it has none."""
+    """Return a model's value and its interval as own, low, high; null without a value."""
     nothing = dict.fromkeys(("own", "low", "high"))
     if isinstance(figure, str):
         places = rows.filter(pl.col("place") > 0, measure="cosine").sort(
@@ -235,10 +234,10 @@ def _counterpart(rows: pl.DataFrame, figure: str | tuple[str, ...]) -> dict[str,
 
 
 def _by_size(rows: pl.DataFrame) -> Iterator[FigureView]:
-    """Yield a figure of insertion and of removal: a panel per model, a line per place."""
+    """Yield a figure of insertion and of removal: a panel per model, a line per position."""
     texts = {
         "insertion": ("Insertion", "filler, share of the document's tokens"),
-        "removal": ("Removal", "sentences taken away"),
+        "removal": ("Removal", "removed share of the sentences"),
     }
     for probe, (title, axis_text) in texts.items():
         moved = rows.filter(pl.col("size").is_not_null(), probe=probe, measure="cosine")
@@ -266,10 +265,10 @@ def _size(share: float) -> str:
 def _by_place(rows: pl.DataFrame) -> Iterator[FigureView]:
     """Yield the profiles of segments and moved evidence, and the importance of sentences.
 
-    A panel per model, the others faint.
+    Each model has a panel, with the other models in pale colours.
     """
     shuffled = pl.col("condition").str.ends_with(", shuffled")
-    cosine, place = "cosine profile", "place of the evidence"
+    cosine, place = "cosine profile", "position of the evidence"
     weight = ("regression", "importance")
     kinds = (
         ("segments", cosine, "Segments", "segment", "cosine", True),
@@ -295,7 +294,7 @@ def _by_place(rows: pl.DataFrame) -> Iterator[FigureView]:
             places = part["place"].unique().sort().to_list()
             bounds = tuple((k - 0.5, k + 0.5) for k in places)
             axis = Axis(tuple(map(str, places)), bounds, axis_text)
-            about = y_text if probe == "regression" else f"{y_text}, less the document's mean"
+            about = y_text if probe == "regression" else f"{y_text} minus the document's mean"
             named = f"{title}: {about}"
             models = part["line"].unique(maintain_order=True).to_list()
             panels = small_multiples(part, axis, models, metric=y_text, around_zero=True)

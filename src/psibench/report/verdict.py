@@ -36,7 +36,7 @@ VERDICT_LABELS = {
     "the questions may be the cause.",
     NO_EFFECT: "The test found no effect of position. A smaller effect than the upper end of the "
     "interval is possible.",
-    CONTROL: "A control: it shows what the questions or the truncation do by themselves.",
+    CONTROL: "A control: it shows the effect of only the questions or the truncation.",
     NOT_TESTABLE: "Too few documents could show an effect, or the model finds almost nothing.",
 }
 """Each label of a verdict, and its meaning."""

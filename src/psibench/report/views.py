@@ -65,7 +65,7 @@ def author_texts(queries_by: str) -> dict[str, str]:
 
 
 def simulation_note(queries_by: str) -> str:
-    """Return sentences on simulated queries; an empty text if there are none."""
+    """Return sentences on simulated queries; empty without simulated queries."""
     return " ".join(
         text
         for author, text in author_texts(queries_by).items()

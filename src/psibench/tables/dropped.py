@@ -24,7 +24,7 @@ DROPPED_SCHEMA = {
     for name, kind in ATTRITION.empty().schema.items()
     if name not in ("length_bin", "language", "domain")
 }
-"""The ATTRITION columns without those that the ledger adds."""
+"""The ATTRITION columns, except the columns that the ledger adds."""
 
 
 class Dropped(NamedTuple):

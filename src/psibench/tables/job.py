@@ -222,8 +222,8 @@ class Job:
     def domains(self) -> Iterator["DomainJob"]:
         """Yield the domains of the job; after the last one, write the tables that they added to.
 
-        The parameter ``domains`` names them: a list, or a mapping from domain to a value of its
-        own. Without it, the wildcard ``domain`` is the only one.
+        The parameter ``domains`` names them: a list, or a mapping from domain to a value.
+        Without it, the wildcard ``domain`` is the only one.
         """
         given = self.value("domains", default=None)
         for number, name in enumerate(self.domain_names):

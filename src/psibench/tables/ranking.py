@@ -117,7 +117,7 @@ def _refuse_missing_values(frame: pl.DataFrame, source: str) -> None:
 
 
 def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sort by the ranking rule; a frame that is in order already is returned as it is."""
+    """Sort by the ranking rule; returns a frame that is already sorted unchanged."""
     query, doc, score = pl.col("query_id"), pl.col("doc_id"), pl.col("score")
     tie = (query == query.shift(1)) & (score == score.shift(1))
     follows = (

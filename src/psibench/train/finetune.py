@@ -1,8 +1,8 @@
-"""Stage ``train_model``: one base trained under one distribution with one seed.
+"""Stage ``train_model``: trains one base under one distribution with one seed.
 
-Controlled, section 4.2 and appendix D: a bi-encoder, InfoNCE over the documents of a batch, all of
-one length bin, by sentence-transformers' trainer. A run that is told to end writes a checkpoint and
-goes on from it later: on a CPU to the same weights.
+Controlled, section 4.2 and appendix D: a bi-encoder, trained with InfoNCE over batches of one
+length bin by sentence-transformers' trainer. An interrupted run writes a checkpoint and resumes
+from it later; on a CPU the final weights are the same as without the interruption.
 """
 
 import json
@@ -61,24 +61,24 @@ NO_POSITIONS = (
 
 @stage("train_model", version=3, offline=True)
 def run_train_model(job: Job) -> None:
-    """Train a base and write the checkpoint's folder; output ``model`` is its model.json, the last.
+    """Train a base and write the checkpoint's folder, last its model.json (output ``model``).
 
-    What else is in that folder is deleted, but for the weights of a finished run on the same
-    examples: they are kept.
+    Replaces the folder, unless it has the weights of a finished run on the same examples: then it
+    keeps them.
 
-    Inputs: ``pairs``, TRAINING_PAIRS, and ``queries`` and ``corpus`` of the pool's benchmark.
-    Parameters: ``entry`` and ``settings`` of the config section `training.ID`; ``distribution``,
-    one that the pairs have (``pool`` for PADS); ``seed``; ``sampling_seed``, which decides which
-    documents PADS takes; ``work``, a folder for the checkpoints of unfinished runs, where this
-    one's has a name by all that decides its result.
+    Inputs: ``pairs`` (TRAINING_PAIRS), and ``queries`` and ``corpus`` of the pool's benchmark.
+    Parameters: ``entry`` and ``settings`` of the config section `training.ID`; ``distribution``, a
+    name in the pairs (``pool`` for PADS); ``seed``; ``sampling_seed``, which draws the documents of
+    PADS; ``work``, a folder for the checkpoints of unfinished runs, where the run's folder has a
+    hash of everything that decides its result as its name.
 
     Raises
     ------
     InputError
-        If the checkpoint cannot be loaded, takes fewer tokens or has fewer layers than asked for,
-        or a length bin has one document or one query.
+        If the checkpoint cannot be loaded, reads fewer tokens or has fewer layers than configured,
+        or a length bin has only one document or only one query.
     Stopped
-        If the job is told to end; run again, it goes on.
+        If the job has to end; the next run resumes.
     """
     entry, settings = job.section(Base, "entry"), job.section(Settings, "settings")
     if (save_minutes := job.value("save_minutes", int | None, default=None)) is not None:
@@ -104,10 +104,10 @@ def run_train_model(job: Job) -> None:
     unfinished = Path(job.value("work", str)) / hash_params(decides)[:32]
     folder, done = Path(model).parent, unfinished.with_suffix(".json")
     if done.is_file() and (found := finished(done, folder)) is not None:
-        logger.info("trained before on the same examples: %s is kept", folder)
+        logger.info("%s was trained on the same examples; keeping its weights", folder)
         write_manifest(found, folder)
         return
-    from psibench.train.trainer import train  # takes two libraries along
+    from psibench.train.trainer import train  # imports two heavy libraries
 
     device = pick_device(job.value("device", Device, default="auto"))
     dtype = forward_dtype(entry, device)
@@ -146,9 +146,9 @@ def run_train_model(job: Job) -> None:
 
 
 def save_model(network: Any, folder: Path, facts: dict[str, Any], *, licence: str) -> None:
-    """Write a checkpoint's folder anew: weights, card, and last its manifest of ``facts``.
+    """Replace a checkpoint's folder: weights, card, and last the manifest with ``facts``.
 
-    The card is sentence-transformers' with a section about where the model comes from.
+    Adds a section about the model's origin to the card of sentence-transformers.
     """
     shutil.rmtree(folder, ignore_errors=True)
     base, card = facts["base"], network.model_card_data
@@ -162,11 +162,11 @@ def save_model(network: Any, folder: Path, facts: dict[str, Any], *, licence: st
     with quiet():
         network.save_pretrained(str(folder))
     origin = (
-        f"\n## Where it comes from\n\nTrained by psibench, to study where a retriever looks for "
-        f"evidence, on {facts['n_examples']:,} examples of {facts['n_documents']:,} documents "
+        f"\n## Origin\n\nTrained by psibench to study position bias in retrieval, on "
+        f"{facts['n_examples']:,} examples of {facts['n_documents']:,} documents "
         f"(distribution `{facts['distribution']}`, seed {facts['seed']}). model.json has the "
-        f"settings. The weights come from those of {base['checkpoint']} (licence: "
-        f"{licence or 'not recorded'}), whose terms go on to hold.\n"
+        f"settings. The weights are derived from {base['checkpoint']} (licence: "
+        f"{licence or 'not recorded'}), whose terms still apply.\n"
     )
     notes = [NO_POSITIONS] if facts["entry"].get("positions") else []
     with (folder / "README.md").open("a", encoding="utf-8") as file:
@@ -184,25 +184,25 @@ def weight_hashes(folder: Path) -> dict[str, str]:
 
 
 def write_manifest(found: dict[str, Any], folder: Path) -> None:
-    """Write a model's manifest, whole or not at all."""
+    """Write a model's manifest atomically."""
     write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", folder / "model.json")
 
 
 def finished(done: Path, folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a run that was trained to its end if its weights still lie there.
+    """Return the manifest of a finished run if its weights are still in ``folder``.
 
-    Another distribution, or a further benchmark to be tested on, changes the table of all examples;
-    a run whose own are the same is not trained again.
+    This avoids training again when the table of examples changes (e.g. a new distribution) but the
+    examples of this run do not.
     """
     found: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
     return found if found["weights"] == weight_hashes(folder) else None
 
 
 def with_texts(pairs: pl.DataFrame, queries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
-    """Give TRAINING_PAIRS rows the columns ``query`` and ``document``, in their order.
+    """Add the columns ``query`` and ``document`` to TRAINING_PAIRS rows, in the same order.
 
-    ``queries`` and ``corpus`` have ``domain, _id, text``. Documents alone have an empty query and
-    position.
+    ``queries`` and ``corpus`` have ``domain, _id, text``. Documents without queries get an empty
+    query and position.
     """
     found = pairs
     for key, name, texts in (("query_id", "query", queries), ("doc_id", "document", corpus)):
@@ -220,13 +220,13 @@ def make_examples(
     seed: int,
     sampling_seed: int,
 ) -> Examples:
-    """Lay out what the objective is trained on: ``drawn`` is of `with_texts`.
+    """Return the training examples of the base's objective; ``drawn`` comes from `with_texts`.
 
     Raises
     ------
     InputError
-        If a length bin has one document or one query, so that each example is alone in its batch;
-        or as `pads_pairs`.
+        If a length bin has only one document or only one query, so that no example has a negative;
+        also as in `pads_pairs`.
     """
     if entry.objective == "pads":
         pads = entry.pads or Pads()
@@ -236,15 +236,15 @@ def make_examples(
             prompts=dict.fromkeys(("first", "second"), entry.document_prompt),
             batch_size=pads.batch_size,
             n_documents=made.height // 2,
-            distinct=False,  # two pairs have nothing to do with each other
+            distinct=False,  # the loss does not compare texts of different pairs
         )
     pairs = drawn.select("length_bin", anchor="query", positive="document")
     parts = pairs.partition_by("length_bin", as_dict=True, include_key=False)
     for (name,), part in parts.items():
         if part.n_unique("anchor") < 2 or part.n_unique("positive") < 2:
             raise InputError(
-                f"training: all examples of length bin {name} ({part.height}) have one document or "
-                "one query, so that none has another to be told apart from; use fewer `edges`, a "
+                f"training: all examples of length bin {name} ({part.height}) have the same "
+                "document or the same query, so they have no negatives; use fewer `edges`, a "
                 "larger `budget` or a larger pool"
             )
     return Examples(
@@ -262,15 +262,15 @@ def make_examples(
 def load_base(entry: Base, *, device: str) -> Any:
     """Load a base as a SentenceTransformer in float32: a transformer and the entry's pooling.
 
-    The tokenizer and the network are loaded with the checkpoint's own arguments. Dense layers that
-    it has behind its pooling are left out.
+    Uses the checkpoint's arguments for tokenizer and network. Omits its modules after the pooling,
+    e.g. dense layers.
 
     Raises
     ------
     InputError
-        If it cannot be loaded, declares `truncate_dim` or reads texts in another way, takes fewer
-        tokens than ``max_tokens``, has fewer layers, or a positional encoding that cannot be taken
-        out.
+        If the checkpoint cannot be loaded, declares `truncate_dim`, cannot read plain texts, reads
+        fewer tokens than ``max_tokens``, has fewer layers than ``layers``, or has a positional
+        encoding that cannot be removed.
     """
     with loading(entry):
         from sentence_transformers import SentenceTransformer
@@ -285,7 +285,7 @@ def load_base(entry: Base, *, device: str) -> Any:
             transformer = Transformer(
                 str(folder),
                 **saved | {"config_kwargs": saved["config_kwargs"] | changes},
-                modality_config={"text": dict(TEXT_INPUT)},  # no chat template around texts
+                modality_config={"text": dict(TEXT_INPUT)},  # texts without a chat template
                 module_output_name="token_embeddings",
                 max_seq_length=entry.max_tokens,
             )
@@ -298,7 +298,7 @@ def load_base(entry: Base, *, device: str) -> Any:
     tokenizer = transformer.tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    tokenizer.padding_side = "right"  # so that positions count from a text's first token
+    tokenizer.padding_side = "right"  # position 0 is the first token of each text
     return SentenceTransformer(
         modules=[transformer, Pooling(transformer.get_embedding_dimension(), entry.pooling)],
         device=device,
@@ -308,26 +308,24 @@ def load_base(entry: Base, *, device: str) -> Any:
 
 
 def _settings_of_base(entry: Base, folder: Path) -> dict[str, Any]:
-    """Return a checkpoint's own arguments of its transformer module, without those of the entry.
+    """Return the checkpoint's arguments for its transformer module, except those the entry sets.
 
-    Raises InputError if the checkpoint cuts vectors, which a base does not.
+    Raises InputError if the checkpoint truncates vectors.
     """
     if (dimensions := read_json_object(folder / USES).get("truncate_dim")) is not None:
         raise InputError(
             f"{folder / USES}: truncate_dim {shown(dimensions)} is not supported for a base, which "
-            "is trained in all its dimensions; take the key out of a copy of the checkpoint"
+            "is trained in all its dimensions; remove the key in a copy of the checkpoint"
         )
     check_requirements(folder)
     kinds = [module["type"].rpartition(".")[2] for module in read_modules(folder)[1:]]
     if left_out := [kind for kind in kinds if kind not in ("Pooling", "Normalize")]:
-        logger.warning(
-            "checkpoint %r: its modules %s are left out of the base", entry.checkpoint, left_out
-        )
+        logger.warning("checkpoint %r: training omits its modules %s", entry.checkpoint, left_out)
     _, config = transformer_config(folder)
     given = {name: dict(config.get(name) or {}) for name in set(OLD_NAMES.values())}
     for arguments in given.values():
         arguments |= {"trust_remote_code": False, "local_files_only": True}
-    given["processor_kwargs"].pop("model_max_length", None)  # max_tokens of the entry
+    given["processor_kwargs"].pop("model_max_length", None)  # the entry has max_tokens
     given["model_kwargs"].pop("torch_dtype", None)
     given["model_kwargs"]["dtype"] = "float32"
     others = ("do_lower_case", "processing_kwargs", "query_length", "document_length")
@@ -336,12 +334,12 @@ def _settings_of_base(entry: Base, folder: Path) -> dict[str, Any]:
 
 
 def keep_layers(backbone: Any, n_layers: int, *, checkpoint: str) -> None:
-    """Cut a transformer of transformers to its first layers, in place, and its config with it.
+    """Remove all but the first ``n_layers`` layers of a transformers model and its config.
 
     Raises
     ------
     InputError
-        If it has fewer layers, or its layers are not one list.
+        If the model has fewer layers, or its layers are not in exactly one list.
     """
     from torch import nn
 
@@ -355,33 +353,33 @@ def keep_layers(backbone: Any, n_layers: int, *, checkpoint: str) -> None:
     if n_layers > n_all or len(stacks) != 1:
         found = f"{n_all} layers" if len(stacks) == 1 else f"{len(stacks)} lists of {n_all} layers"
         raise InputError(
-            f"checkpoint {checkpoint!r}: layers {n_layers} cannot be kept of {found}; lower "
-            "`layers`, or leave it out"
+            f"checkpoint {checkpoint!r}: cannot keep {n_layers} layers, because it has {found}; "
+            "lower `layers` or remove it"
         )
     del stacks[0][n_layers:]
     for name, value in list(vars(config).items()):
         if isinstance(value, list) and len(value) == n_all:
-            setattr(config, name, value[:n_layers])  # a kind for each layer
+            setattr(config, name, value[:n_layers])  # one item per layer
     config.num_hidden_layers = n_layers
 
 
 def forward_dtype(entry: Base, device: str) -> str:
-    """Name the number format of the forward pass: float32 under ``auto`` where bfloat16 is slow."""
+    """Return the number format of the forward pass; ``auto``: float32 if bfloat16 is slow."""
     if entry.dtype != "auto":
         return entry.dtype
     return "bfloat16" if fast_dtype(device) == "bfloat16" else "float32"
 
 
 def make_loss(network: Any, entry: Base, settings: Settings) -> Any:
-    """Return the objective's loss: InfoNCE of cosines over a batch, or contrastive on pairs.
+    """Return the objective's loss: InfoNCE over a batch, or contrastive loss on pairs (PADS).
 
-    InfoNCE: for each query the cross entropy of ``scale`` times its cosines with the documents of
-    the batch, where its own is the right one; the mean over queries. A batch of more than
-    ``mini_batch_size`` texts is computed in pieces whose gradients are those of the whole batch
-    (gradient caching, Gao et al. 2021), at the price of a second forward pass.
+    InfoNCE: mean over queries of the cross entropy of ``scale`` times the cosines with the
+    documents of the batch; the target is the query's positive. A batch of more than
+    ``mini_batch_size`` texts is computed in pieces with the gradients of the whole batch (gradient
+    caching, Gao et al. 2021), which costs a second forward pass.
 
-    Contrastive (Hadsell et al. 2006), d = 1 - cosine: d ** 2 / 2 for two windows of a document,
-    max(0, margin - d) ** 2 / 2 otherwise; the mean over pairs.
+    Contrastive (Hadsell et al. 2006): mean over pairs of d ** 2 / 2 for two windows of one
+    document, else max(0, margin - d) ** 2 / 2, with d = 1 - cosine.
     """
     from sentence_transformers.sentence_transformer.losses import (
         CachedMultipleNegativesRankingLoss,

@@ -1,9 +1,8 @@
 """Position-aware data sampling (PADS): pairs of windows of documents (Needles, section 5).
 
-Of a share of the documents, two random windows of consecutive tokens are a positive pair, and a
-window and one of another document a negative pair. A window has half of the document's tokens and
-starts anywhere up to where it still fits, so that no end of a document is privileged. The pairs are
-made once, and seen in every epoch.
+For each sampled document, two random windows of consecutive tokens form a positive pair, and a
+window with a window of another document a negative pair. A window has half of the document's tokens
+and a uniformly random start. The pairs are drawn once and used in every epoch.
 """
 
 from collections.abc import Mapping
@@ -21,21 +20,21 @@ from psibench.train.sections import Pads
 def pads_pairs(
     pool: pl.DataFrame, settings: Pads, tokenizer: Any, *, seed: int, sampling_seed: int
 ) -> pl.DataFrame:
-    """Make the positive and the negative pair of each document drawn.
+    """Make a positive and a negative pair for each document drawn.
 
-    ``pool`` has ``domain``, ``doc_id`` and ``document``, a row or more of each document;
-    ``tokenizer`` is a fast tokenizer of transformers. ``seed`` decides the windows and whose window
-    is the negative, ``sampling_seed`` the draw of documents, of all or of each domain: by hash, so
-    that a smaller draw is part of a larger one.
+    ``pool`` has ``domain``, ``doc_id`` and ``document``, one or more rows per document;
+    ``tokenizer`` is a fast tokenizer of transformers. ``sampling_seed`` draws the documents by
+    hash (overall or per domain), so a smaller draw is a subset of a larger one. ``seed`` decides
+    the windows and the documents of the negatives.
 
-    Returns ``first`` and ``second``, the windows as they are in the text, and ``label``: 1 for two
-    of one document, 0 otherwise; the rows of a document follow one another.
+    Returns ``first`` and ``second``, the windows' texts, and ``label``: 1 for two windows of one
+    document, else 0. The two rows of a document are adjacent.
 
     Raises
     ------
     InputError
-        If fewer than two documents are drawn, a domain has fewer than it is to give, or a document
-        has fewer than two tokens.
+        If fewer than two documents are drawn, a domain has fewer documents than `per_domain`, or a
+        document has fewer than two tokens.
     """
     documents = pool.unique(["domain", "doc_id"], maintain_order=True)
     keys = documents.select(pl.concat_str("domain", "doc_id", separator="\0")).to_series()
@@ -50,8 +49,8 @@ def pads_pairs(
     texts = drawn.get_column("document").to_list()
     if len(texts) < 2:
         raise InputError(
-            f"PADS: {len(texts)} of {documents.height} documents drawn, and a negative pair needs "
-            "two; raise `pads.share`, or take a larger pool"
+            f"PADS: {len(texts)} of {documents.height} documents drawn, but a negative pair needs "
+            "two; raise `pads.share` or use a larger pool"
         )
     generator = np.random.default_rng(seed)
     offsets = [_token_offsets(tokenizer, text) for text in texts]
@@ -71,24 +70,24 @@ def pads_pairs(
 
 
 def _refuse_too_few(domains: pl.Series, wanted: Mapping[str, int]) -> None:
-    """Raise InputError if domains of the pool, one per document, have fewer than wanted."""
+    """Raise InputError if a domain has fewer documents than ``wanted``; one item per document."""
     counts = dict(domains.value_counts().iter_rows())
     for name, n in wanted.items():
         if counts.get(name, 0) < n:
             found = ", ".join(f"{domain} {count:,}" for domain, count in sorted(counts.items()))
             raise InputError(
-                f"pads.per_domain.{name}: {n:,} documents wanted, and the pool has "
-                f"{counts.get(name, 0):,} (documents by domain: {found}). Lower it, or take a "
+                f"pads.per_domain.{name}: {n:,} documents requested, but the pool has "
+                f"{counts.get(name, 0):,} (documents by domain: {found}). Lower it or use a "
                 "larger pool"
             )
 
 
 def _token_offsets(tokenizer: Any, text: str) -> list[tuple[int, int]]:
-    """Return where each token of a text is, characters; of the whole text, whatever its length."""
+    """Return the character span of each token of a text, without truncation."""
     encoded = tokenizer(
         text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
     )
     found = [(start, end) for start, end in encoded["offset_mapping"] if end > start]
     if len(found) < 2:
-        raise InputError(f"PADS: document {text[:40]!r} has {len(found)} tokens, and needs two")
+        raise InputError(f"PADS: document {text[:40]!r} has {len(found)} tokens, but needs two")
     return found

@@ -1,11 +1,10 @@
-"""Stage ``training_results``: what training on each distribution did to every base.
+"""Stage ``training_results``: effect of the training distribution on every base.
 
-A base trained under one distribution with several seeds is one system here: its score of a query is
-the mean over the seeds. PSI, its interval and the comparisons are of these means, with documents
-(or clusters of them) as units; how much the seeds differ stands beside them. A distribution in
-which every position has the same part is balanced; each of the others is compared with it on the
-same queries (Controlled, tables 3 and 11, has the PSI of the worst of them against the balanced
-one's).
+A base trained under one distribution is one system: its score of a query is the mean over the
+training seeds. PSI, its interval and the comparisons use these means, with documents (or clusters
+of documents) as units; other columns show how much the seeds differ. A distribution is balanced if
+all positions have equal parts, otherwise skewed. Each skewed distribution is compared with the
+balanced one on the same queries (Controlled, tables 3 and 11, compares the worst one).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,13 +58,13 @@ TRAINING_TABLE = TableSpec(
     "training_table",
     (
         *_PLACE,
-        Column("distribution", STRING, "where the training evidence lay; pool: of all documents"),
+        Column("distribution", STRING, "distribution of the training evidence; pool: no selection"),
         *_WHAT,
         Column(
             "bucket",
             STRING,
-            "bucket label; all: the row of all queries. Only that row has the columns from "
-            "n_documents on",
+            "bucket label; all: row of all queries, the only one with n_documents and the columns "
+            "after it",
         ),
         Column(
             "bucket_low", FLOAT64, "lower bound: characters (squad) or share of the length", True
@@ -73,16 +72,16 @@ TRAINING_TABLE = TableSpec(
         Column(
             "bucket_high", FLOAT64, "upper bound: characters (squad) or share of the length", True
         ),
-        Column("n_seeds", INT64, "models of which scores are averaged"),
+        Column("n_seeds", INT64, "models whose scores are averaged"),
         Column("n_queries", INT64, "queries of the row"),
-        Column("mean", FLOAT64, "mean score over queries and seeds; null if there are none", True),
+        Column("mean", FLOAT64, "mean score over queries and seeds; null without queries", True),
         Column("low", FLOAT64, f"of a bucket's mean, {BY_DOCUMENT}; null in the row of all", True),
         Column("high", FLOAT64, "upper end of its interval", True),
         Column("n_documents", INT64, "documents of the queries", True),
-        Column("mean_seed_low", FLOAT64, "least mean of a seed", True),
-        Column("mean_seed_high", FLOAT64, "largest mean of a seed", True),
+        Column("mean_seed_low", FLOAT64, "lowest mean score of a seed", True),
+        Column("mean_seed_high", FLOAT64, "highest mean score of a seed", True),
         *with_interval("psi", "published PSI of the scores averaged over seeds", low=BY_DOCUMENT),
-        Column("psi_seed_mean", FLOAT64, "mean of the seeds' own PSIs", True),
+        Column("psi_seed_mean", FLOAT64, "mean of the PSIs of single seeds", True),
         Column("psi_seed_sd", FLOAT64, "their standard deviation; null for one seed", True),
         Column("best_bucket", STRING, "label of the best bucket", True),
         Column("worst_bucket", STRING, "label of the worst bucket", True),
@@ -90,19 +89,24 @@ TRAINING_TABLE = TableSpec(
         Column(
             "balanced",
             STRING,
-            "the balanced distribution that this skewed one is compared with; null, as the columns "
-            "below, where it is balanced itself or there is none",
+            "balanced distribution with which this skewed one is compared; null, like the columns "
+            "below, in rows of a balanced distribution and without a balanced distribution",
             True,
         ),
-        Column("worst", INT64, "1 for the skewed distribution of the largest PSI, else 0", True),
+        Column("worst", INT64, "1 for the skewed distribution with the largest PSI, else 0", True),
         Column("psi_balanced", FLOAT64, "published PSI under the balanced distribution", True),
         Column("reduction", FLOAT64, "1 - psi_balanced / psi", True),
-        *with_interval("psi_difference", "corrected PSI, balanced less skewed"),
+        *with_interval("psi_difference", "corrected PSI, balanced minus skewed"),
         *with_interval("psi_same_difference", "the same at equal documents"),
-        Column("p_profile", FLOAT64, "p of profiles of one shape, on both scales", True),
-        Column("p_adjusted", FLOAT64, "the same, adjusted over all that is compared (Holm)", True),
-        *with_interval("mean_difference", "mean score, balanced less skewed"),
-        Column("verdict", STRING, "lower, higher or not shown: what may be said of the PSI", True),
+        Column("p_profile", FLOAT64, "p of equal profile shapes, on both scales", True),
+        Column("p_adjusted", FLOAT64, "p_profile adjusted over all comparisons (Holm)", True),
+        *with_interval("mean_difference", "mean score, balanced minus skewed"),
+        Column(
+            "verdict",
+            STRING,
+            "PSI under balanced compared with skewed: lower, higher or not shown",
+            True,
+        ),
     ),
     key=(*_KEY, "distribution", "bucket"),
 )
@@ -113,10 +117,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """One trained model: its id, and what it was made of.
-
-    ``balanced``: of a distribution in which every position has the same part.
-    """
+    """A trained model; ``balanced`` if its distribution gives all positions equal parts."""
 
     model: str
     training: str
@@ -127,13 +128,13 @@ class TrainedRun:
 
     @property
     def system(self) -> str:
-        """Name of the base under the distribution of a training, whatever the seed."""
+        """Name shared by the seeds of a base under one distribution of a training."""
         return f"{self.training}/{self.base}-{self.distribution}"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A language pair that trained models are evaluated on; ``models``: their ids."""
+    """A language pair on which the trained ``models`` (ids) are evaluated."""
 
     benchmark: str
     query_lang: str
@@ -147,8 +148,8 @@ class Evaluation:
 def run_training_results(job: Job) -> None:
     """Write TRAINING_TABLE, as Parquet and as CSV.
 
-    Inputs: ``psi_table``, which has each seed's own figures, and the QUERY_SCORES that the
-    ``evaluations`` name. Outputs: ``parquet`` and ``csv``.
+    Inputs: ``psi_table``, with the results of single seeds, and the QUERY_SCORES files named in
+    ``evaluations``. Outputs: ``parquet`` and ``csv``.
     """
     metrics = job.value("psi_metrics", list[str])
     uncertainty = job.section(Uncertainty, "uncertainty")
@@ -172,7 +173,7 @@ def run_training_results(job: Job) -> None:
 def _results(
     one: Evaluation, runs: Sequence[TrainedRun], metrics: Sequence[str], uncertainty: Uncertainty
 ) -> ResultTables:
-    """Make the result tables of one language pair, a base and a distribution as one system."""
+    """Make the result tables of one language pair, with the seeds of a system averaged."""
     scores = read_table(one.scores, QUERY_SCORES).partition_by("model", as_dict=True)
     systems: dict[str, list[TrainedRun]] = {}
     for run in runs:
@@ -200,7 +201,7 @@ def _results(
 
 
 def _compared(systems: Mapping[str, TrainedRun]) -> Iterator[tuple[str, str]]:
-    """Yield each base under its first balanced distribution, and itself under a skewed one."""
+    """Yield pairs of systems of one base: its first balanced distribution and a skewed one."""
     balanced: dict[tuple[str, str], str] = {}
     for name, run in systems.items():
         if run.balanced:
@@ -216,7 +217,7 @@ def _pooled(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _systems(runs: Sequence[TrainedRun]) -> pl.DataFrame:
-    """Return what each system is: model (its name), training, base, distribution, n_seeds."""
+    """Return one row per system: model (its name), training, base, distribution, n_seeds."""
     every = pl.from_dicts([asdict(run) | {"model": run.system} for run in runs])
     return every.group_by("model", "training", "base", "distribution", maintain_order=True).agg(
         n_seeds=pl.len()
@@ -224,7 +225,7 @@ def _systems(runs: Sequence[TrainedRun]) -> pl.DataFrame:
 
 
 def _table(runs: Sequence[TrainedRun], found: ResultTables, seed_psi: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of all queries; ``seed_psi``: the PSI table of the models themselves."""
+    """Return the rows of all queries; ``seed_psi`` is the PSI table of the single models."""
     names = pl.DataFrame({"model": [r.model for r in runs], "system": [r.system for r in runs]})
     place = ["system", *_PAIR, *_VIEW]
     seeds = (
@@ -241,7 +242,7 @@ def _table(runs: Sequence[TrainedRun], found: ResultTables, seed_psi: pl.DataFra
     )
     rows = (
         _pooled(found.psi)
-        .select(pl.exclude(COMPARED))  # p_adjusted of another test
+        .select(pl.exclude(COMPARED))  # this p_adjusted belongs to another test
         .join(_systems(runs), on="model", maintain_order="left")
         .join(
             seeds, left_on=["model", *place[1:]], right_on=place, how="left", maintain_order="left"
@@ -253,21 +254,20 @@ def _table(runs: Sequence[TrainedRun], found: ResultTables, seed_psi: pl.DataFra
 
 
 def _buckets(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame:
-    """Return a row per bucket."""
     return _as_table(_pooled(found.buckets).join(_systems(runs), on="model", maintain_order="left"))
 
 
 def _as_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return TRAINING_TABLE rows; columns that are missing are null."""
+    """Return TRAINING_TABLE rows; missing columns become null."""
     schema = TRAINING_TABLE.empty().schema
     known = {name: pl.col(name) if name in rows.columns else pl.lit(None) for name in schema}
     return rows.select(**known).cast(schema)
 
 
 def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame:
-    """Compare each skewed distribution, ``model``, with the balanced one: `_VIEW` and `COMPARED`.
+    """Compare each skewed system (``model``) with the balanced one; columns `_VIEW`, `COMPARED`.
 
-    Visible evidence of only one of the two is left out.
+    Omits comparisons for which only one of the two has a PSI row (e.g. visible evidence).
     """
     systems = _systems(runs)
     psi = {(row["model"], *_view(row)): row for row in _pooled(found.psi).iter_rows(named=True)}
@@ -298,7 +298,7 @@ def _reductions(runs: Sequence[TrainedRun], found: ResultTables) -> pl.DataFrame
         .with_columns(
             reduction=pl.when(pl.col("psi") != 0).then(1 - pl.col("psi_balanced") / pl.col("psi")),
             worst=(pl.col("psi") == pl.col("psi").max().over("training", "base", *_VIEW)),
-            # all that is compared on one pair, whatever the base
+            # adjusted over all bases of the language pair
             p_adjusted=pl.col("p_profile")
             .map_batches(lambda p: pl.Series(holm(p.to_numpy())), return_dtype=pl.Float64)
             .over(_VIEW)

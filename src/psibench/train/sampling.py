@@ -1,21 +1,20 @@
-"""The pool of a training and its draws: equal sizes and lengths, other positions.
+"""The training pool and its draws, which differ in the positions of the evidence.
 
-Controlled, sections 3.1.4 and 3.2.2, table 8. The pool is what a benchmark's filters kept. With the
-budget b, the smallest cell of length bin and position unless the config says another, a
-distribution with the parts (w1, w2, w3) takes floor(b * w / sum of w) examples of each position
-from every length bin: the first by a hash of seed and id (`filters.mixtures.draw_order`), so that a
-smaller draw is contained in a larger one and that of uniform shares its examples with the others.
+Controlled, sections 3.1.4 and 3.2.2, table 8. The pool has the queries that a benchmark's filters
+kept. The budget b defaults to the size of the smallest cell of length bin and position. A
+distribution with parts (w1, w2, w3) draws floor(b * w / sum of w) examples of each position from
+every length bin, the first in the order of a hash of seed and id (`filters.mixtures.draw_order`). A
+smaller draw is thus a subset of a larger one, and ``uniform`` shares its examples with the others.
 
-Left out of the pool, and counted: queries whose document's exact text is in a corpus that models
-are evaluated on (``held_out``), with several positives (``several_positives``: the others would be
-negatives in a batch), whose evidence has no single third (``no_position``), about documents
-outside of all length bins (``outside_bins``), and about documents of one article with a document
-that a test query is about (``same_article``: tables have no titles, so an article is told by its
-text, which holds most of the other's words in their order, or is held by it); the first reason of
-these counts.
+The pool excludes and counts the following queries, by the first reason that holds: the exact text
+of the document is in an evaluated corpus (``held_out``); the query has several positives
+(``several_positives``: the others would be negatives in a batch); the evidence has no single third
+(``no_position``); the document is outside all length bins (``outside_bins``); the document shares
+an article with the document of a test query (``same_article``: tables have no titles, so two texts
+count as one article if they share enough runs of words).
 
-Documents without queries, for PADS, are a pool without a position and without draws: each is an
-example under its own id.
+Documents without queries (for PADS) form a pool without positions and draws, with the document id
+as the query id.
 """
 
 import logging
@@ -45,15 +44,15 @@ REASONS = (HELD_OUT, SEVERAL_POSITIVES, NO_POSITION, OUTSIDE_BINS, SAME_ARTICLE)
 TRAINING_PAIRS = TableSpec(
     "training_pairs",
     (
-        Column("distribution", STRING, "pool (all that may be drawn), or the draw's name"),
+        Column("distribution", STRING, "name of the distribution; pool: all eligible examples"),
         Column("domain", STRING, "domain of the benchmark"),
         Column("query_id", STRING, "query id"),
-        Column("doc_id", STRING, "its positive"),
+        Column("doc_id", STRING, "id of the positive document"),
         Column("length_bin", STRING, "length bin of the positive, characters"),
         Column(
             "position",
             STRING,
-            "third that holds the evidence: beginning, middle or end; null: a document alone",
+            "third with the evidence: beginning, middle or end; null: document without query",
             True,
         ),
     ),
@@ -63,22 +62,22 @@ TRAINING_PAIRS = TableSpec(
 TRAINING_COUNTS = TableSpec(
     "training_counts",
     (
-        Column("kind", STRING, "pool; drawn; or left_out of the pool"),
-        Column("name", STRING, "pool, the distribution, or the reason to leave out"),
+        Column("kind", STRING, "pool, drawn, or left_out (excluded from the pool)"),
+        Column("name", STRING, "pool, name of the distribution, or reason of the exclusion"),
         Column("length_bin", STRING, "length bin of the document, characters; or all"),
         Column("n_beginning", INT64, "examples with evidence in the first third"),
-        Column("n_middle", INT64, "in the second third"),
-        Column("n_end", INT64, "in the last third"),
-        Column("n_examples", INT64, "in all; of those left out also the ones without a third"),
-        Column("n_documents", INT64, "distinct documents of theirs"),
-        Column("budget", INT64, "examples allowed per length bin; all: their sum", True),
+        Column("n_middle", INT64, "examples with evidence in the second third"),
+        Column("n_end", INT64, "examples with evidence in the last third"),
+        Column("n_examples", INT64, "all examples, including those without a third"),
+        Column("n_documents", INT64, "distinct documents of the examples"),
+        Column("budget", INT64, "examples allowed per length bin; in row all: the sum", True),
     ),
     key=("kind", "name", "length_bin"),
 )
 
 
 def bin_labels(edges: Sequence[int]) -> list[str]:
-    """Name the length bins between some edges, as ``256-512``."""
+    """Return the labels of the length bins, e.g. ``256-512``."""
     return [f"{low}-{high}" for low, high in pairwise(edges)]
 
 
@@ -92,13 +91,13 @@ def training_pool(
     tested: KnownTexts,
     same_article: float | None,
 ) -> pl.DataFrame:
-    """List a domain's queries as examples, and why some are none.
+    """Return a domain's queries as examples, with the reason of each exclusion.
 
-    ``edges`` are the borders of the length bins, characters; ``held_out`` the texts of documents
-    that may not be trained on, ``tested`` those that test queries are about, and ``same_article``
-    the overlap with one of these from which on a document is of its article; None: it is of none.
-    Returns ``query_id``, ``doc_id``, ``length_bin`` (null outside),
-    ``position`` (null if none), ``reason`` (empty for an example), in the order of the queries.
+    ``edges`` are the borders of the length bins in characters; ``held_out`` the texts of evaluated
+    documents; ``tested`` the texts of documents with test queries; ``same_article`` the least
+    overlap with a tested text that excludes a document (None excludes none). Returns ``query_id``,
+    ``doc_id``, ``length_bin`` (null outside the bins), ``position`` (null if none) and ``reason``
+    (empty for an example), in the order of the queries.
     """
     documents = corpus.select(
         doc_id="_id",
@@ -157,7 +156,7 @@ def training_pool(
 
 
 def _position() -> pl.Expr:
-    """Return the third that a query was made for; else that in which its span starts."""
+    """Return the third for which a query was generated, else the third in which its span starts."""
     third = pl.col("n_chars") // len(POSITIONS)
     start = pl.col("pos_char_span").arr.first()
     of_span = (
@@ -184,15 +183,15 @@ def draw_distributions(
     budget: int | None,
     seed: int,
 ) -> tuple[pl.DataFrame, int | None]:
-    """Draw every distribution; ``budget`` examples per length bin, None: the smallest cell.
+    """Draw all distributions with ``budget`` examples per length bin (None: the smallest cell).
 
-    Returns the TRAINING_PAIRS rows, the pool's first, by length bin, position and place in the
-    draw; and the budget. Of documents without queries the pool alone, and None.
+    Returns TRAINING_PAIRS rows (first the pool, sorted by length bin, position and id; then the
+    draws) and the budget. For documents without queries, returns only the pool, and None.
 
     Raises
     ------
     InputError
-        If a cell is empty, or too small for the budget given, or a distribution draws nothing.
+        If a cell is empty or too small for the given budget, or a distribution draws nothing.
     """
     labels = bin_labels(edges)
     order = {name: place for place, name in enumerate(labels)}
@@ -220,23 +219,22 @@ def draw_distributions(
         if not budget:
             raise InputError(
                 f"training pool: no example of {label} characters, {position}; the smallest cell "
-                "is the budget. Use fewer or other `edges`, loosen the benchmark's filters, or "
+                "sets the budget. Use fewer or other `edges`, loosen the benchmark's filters, or "
                 "sample more documents"
             )
     pairs = [whole]
     for name, ratio in distributions.items():
         if budget * max(ratio.values()) < sum(ratio.values()):
             raise InputError(
-                f"training pool: a budget of {budget} examples per length bin is too few to be "
-                f"divided as distribution {name!r} says; raise it, or use fewer `edges`"
+                f"training pool: a budget of {budget} examples per length bin is too small for "
+                f"the parts of distribution {name!r}; raise it or use fewer `edges`"
             )
         for (label, position), examples in cells.items():
             n_drawn = budget * ratio.get(position, 0) // sum(ratio.values())
             if n_drawn > examples.height:
                 raise InputError(
-                    f"training pool: {name} takes {n_drawn:,} examples of {label} characters, "
-                    f"{position}, and there are {examples.height:,}; lower `budget`, or leave it "
-                    "out"
+                    f"training pool: {name} needs {n_drawn:,} examples of {label} characters, "
+                    f"{position}, but the pool has {examples.height:,}; lower `budget` or remove it"
                 )
             pairs.append(examples.head(n_drawn).with_columns(distribution=pl.lit(name)))
     return pl.concat(part.select(columns) for part in pairs), budget
@@ -245,9 +243,10 @@ def draw_distributions(
 def count_examples(
     pairs: pl.DataFrame, left_out: pl.DataFrame, *, edges: Sequence[int], budget: int | None
 ) -> pl.DataFrame:
-    """Count TRAINING_PAIRS by length bin and position, as Controlled's table 8: TRAINING_COUNTS.
+    """Return TRAINING_COUNTS: counts by length bin and position, like Controlled's table 8.
 
-    ``left_out`` are rows of `training_pool` with a reason, and ``domain``.
+    ``pairs`` is TRAINING_PAIRS; ``left_out`` has the rows of `training_pool` with a reason, and the
+    column ``domain``.
     """
     labels = bin_labels(edges)
     rows = []
@@ -273,12 +272,11 @@ def _count(examples: pl.DataFrame) -> tuple[int, ...]:
 
 @stage("sample_training", version=3)
 def run_sample_training(job: Job) -> None:
-    """Draw the training sets of all distributions and write TRAINING_PAIRS and TRAINING_COUNTS.
+    """Draw the training sets of all distributions; write TRAINING_PAIRS and TRAINING_COUNTS.
 
     Inputs: ``queries``, ``corpus`` and ``qrels`` of the pool's benchmark in one language;
-    ``held_out``, the corpora that models are evaluated on, and ``held_out_qrels``, their qrels in
-    the same order. The parameters are as in the config section `training.ID`. Outputs: ``pairs``
-    and ``counts``.
+    ``held_out``, the evaluated corpora; ``held_out_qrels``, their qrels in the same order. The
+    parameters are keys of the config section `training.ID`. Outputs: ``pairs`` and ``counts``.
 
     Raises
     ------
@@ -316,7 +314,7 @@ def run_sample_training(job: Job) -> None:
 
 
 def held_out_texts(job: Job) -> tuple[pl.Series, pl.Series]:
-    """Return the texts of all documents held out, and of those a test query is about; each once."""
+    """Return the distinct texts of all held-out documents, and of those with a test query."""
     every, tested = [CORPUS.empty()["text"]], [CORPUS.empty()["text"]]
     judged = job.read_each("held_out_qrels", QRELS)
     for path, qrels in zip(job.paths("held_out"), judged, strict=True):

@@ -1,6 +1,6 @@
-"""sentence-transformers' trainer on batches of one length bin, which can be stopped and go on.
+"""sentence-transformers' trainer with batches of one length bin, which can stop and resume.
 
-Imported where a model is trained, as it takes both libraries along.
+Import it only where a model is trained, because it loads torch and sentence-transformers.
 """
 
 import logging
@@ -24,11 +24,11 @@ from psibench.train.sections import Examples, Settings
 logger = logging.getLogger("psibench")
 
 WHOLE = "whole"
-"""File in a checkpoint of a run, written when the rest of it is there."""
+"""Marker file of a complete checkpoint, written last."""
 WARMUP = 0.1
 """Share of the steps in which the learning rate rises."""
 LINES = 20
-"""Lines of a run's loss in the log."""
+"""Number of log lines with a run's loss."""
 
 
 def train(
@@ -44,19 +44,19 @@ def train(
     stop: Stop,
     name: str = "training",
 ) -> dict[str, Any]:
-    """Train a network in place, from the last checkpoint in ``unfinished`` on if there is one.
+    """Train a network in place; resumes from the last checkpoint in ``unfinished``, if any.
 
-    ``network`` is a SentenceTransformer on its device, weights in float32; ``dtype`` the number
-    format of the forward pass, float32 or bfloat16 under autocast. Returns ``loss``, that of each
-    step, ``n_steps``, and ``n_left_out``: how often an example had no negative in an epoch, summed
-    over epochs.
+    ``network`` is a SentenceTransformer on its device, with float32 weights; ``dtype`` is the
+    number format of the forward pass, float32 or bfloat16 under autocast. Returns ``loss`` of each
+    step, ``n_steps``, and ``n_left_out``, the number of examples without a negative, summed over
+    epochs.
 
     Raises
     ------
     Stopped
-        If ``stop`` says so; a checkpoint is written before.
+        If ``stop`` requests it, after writing a checkpoint.
     InputError
-        If a loss is not a number, or a step does not fit into the memory.
+        If a loss is not finite, or a step does not fit in memory.
     """
     is_on_cpu = network.device.type == "cpu"
     arguments = SentenceTransformerTrainingArguments(
@@ -67,7 +67,7 @@ def train(
         learning_rate=learning_rate,
         lr_scheduler_type="linear" if settings.schedule == "linear" else "constant",
         warmup_steps=WARMUP if settings.schedule == "linear" else 0,
-        max_grad_norm=settings.max_gradient_norm or 0.0,  # 0: none is cut
+        max_grad_norm=settings.max_gradient_norm or 0.0,  # 0: no clipping
         optim="adamw_torch",
         seed=seed,
         bf16=dtype == "bfloat16",
@@ -82,7 +82,7 @@ def train(
         dataloader_pin_memory=not is_on_cpu,
     )
     if arguments.n_gpu > 1:
-        arguments._n_gpu = 1  # one GPU a job: no batch is split
+        arguments._n_gpu = 1  # the trainer would split batches over several GPUs
     bins = {name: Dataset.from_dict(dict(part)) for name, part in examples.bins.items()}
     last = last_checkpoint(unfinished)
     with Progress(name, total=0, unit="steps") as progress:
@@ -100,8 +100,8 @@ def train(
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
         except torch.OutOfMemoryError as error:
             raise InputError(
-                f"{name}: a step does not fit into the device's memory; lower mini_batch_size (of "
-                "pads: its batch_size) or max_tokens, or use a device with more memory"
+                f"{name}: a step does not fit in the device's memory; lower mini_batch_size (for "
+                "PADS: pads.batch_size) or max_tokens, or use a device with more memory"
             ) from error
     if watch.stopped is not None:
         raise watch.stopped
@@ -111,10 +111,10 @@ def train(
 
 
 class DistinctBatches(NoDuplicatesBatchSampler):
-    """The library's batches without a text twice, but for a rest of one example.
+    """The library's batches of distinct texts, without a last batch of a single example.
 
-    An epoch has as many batches as if no two examples shared a text: those that do not fit into
-    them are left out of it, as a rule others in each epoch.
+    An epoch has as many batches as if all texts were distinct; it skips examples that do not fit
+    into these batches, usually different ones in each epoch.
     """
 
     def __len__(self) -> int:
@@ -122,13 +122,13 @@ class DistinctBatches(NoDuplicatesBatchSampler):
 
 
 class Trainer(SentenceTransformerTrainer):
-    """The trainer, whose batches a `Watch` knows."""
+    """The library's trainer, which gives its batches to a `Watch`."""
 
     watch: "Watch"
     n_left_out = 0
 
     def get_multi_dataset_batch_sampler(self, dataset: Any, *given: Any, **named: Any) -> Any:
-        """Return the library's batches of all bins in one order; warn of what is in none."""
+        """Return the library's batches over all bins; warn about examples in no batch."""
         batches = super().get_multi_dataset_batch_sampler(dataset, *given, **named)
         self.watch.batches = batches
         if self.args.batch_sampler is not DistinctBatches:
@@ -140,19 +140,19 @@ class Trainer(SentenceTransformerTrainer):
             n_left += len(dataset) - sum(len(batch) for batch in batches if len(batch) > 1)
         if n_left:
             warn(
-                f"training: {n_left:,} of {n_due:,} examples (summed over epochs) are in no batch, "
-                "or alone in one: they are more than fill whole batches, or others of their length "
-                "bin share their document or query"
+                f"training: {n_left:,} of {n_due:,} examples (summed over epochs) are in no batch "
+                "or the only one in a batch: they exceed whole batches, or other examples of the "
+                "length bin share their document or query"
             )
         self.n_left_out = n_left
         return batches
 
     def add_model_card_callback(self, *_: Any, **__: Any) -> None:
-        """Leave out the library's card, for which it would look through all texts."""
+        """Do nothing: the library's card would scan all texts."""
 
 
 class Watch(TrainerCallback):
-    """Tells how far a run is, saves by the clock, and ends the run where it is told to."""
+    """Reports progress, saves a checkpoint at intervals, and ends the run on request."""
 
     batches: Any
 
@@ -163,13 +163,13 @@ class Watch(TrainerCallback):
         self.stopped: Stopped | None = None
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Note how many steps there are yet, and where a run goes on."""
+        """Set the number of remaining steps; log a resumed run."""
         self.progress.total = state.max_steps - state.global_step
         if state.global_step:
-            logger.info("going on from step %d of %d", state.global_step, state.max_steps)
+            logger.info("resuming from step %d of %d", state.global_step, state.max_steps)
 
     def on_epoch_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Choose the epoch's order, also where batches are both skipped and sharded."""
+        """Set the epoch's order, even if batches are both skipped and sharded."""
         self.batches.set_epoch(int(state.epoch or 0))
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -180,7 +180,7 @@ class Watch(TrainerCallback):
         if state.global_step >= state.max_steps:
             return
         try:
-            self.stop.check(2 * step_s)  # the next one, and as much to save
+            self.stop.check(2 * step_s)  # time for the next step and for saving
         except Stopped as stopped:
             self.stopped = stopped
             control.should_save = control.should_training_stop = True
@@ -188,7 +188,7 @@ class Watch(TrainerCallback):
             control.should_save = True
 
     def on_log(self, _args: Any, state: Any, _control: Any, *, logs: Any, **_: Any) -> None:
-        """Write some of the losses to the log; InputError where one is not a number."""
+        """Log every nth loss; raise InputError if a loss is not finite."""
         if not math.isfinite(logs.get("loss", 0)):
             raise InputError(
                 f"step {state.global_step}: the loss is not a number; lower learning_rate, or set "
@@ -199,13 +199,13 @@ class Watch(TrainerCallback):
             logger.info("step %d of %d: loss %.4f, learning rate %.2g", *at)
 
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """Mark the checkpoint as whole."""
+        """Mark the checkpoint as complete."""
         self.saved = self.stepped = time.monotonic()
         (self.unfinished / f"checkpoint-{state.global_step}" / WHOLE).touch()
 
 
 def last_checkpoint(unfinished: Path) -> Path | None:
-    """Return the last checkpoint that was written to its end, and delete the others."""
+    """Return the last complete checkpoint and delete all others."""
     every = sorted(unfinished.glob("checkpoint-*"), key=_step)
     whole = [path for path in every if (path / WHOLE).is_file()]
     for path in every:

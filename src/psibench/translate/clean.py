@@ -1,11 +1,11 @@
-"""Translations mended and cleaned, in the order of PosIR (appendix B.5).
+"""Cleaning of translations, in the order of PosIR (appendix B.5).
 
-The stage ``mark_translations`` joins the translated parts, removes what a model says before a
-translation (B.5.1; `psibench.text.prefixes`), and marks what may be a refusal (B.5.2;
-`psibench.translate.refusals`), which a language model then judges; the stage
-``clean_translations`` removes refusals, then documents of unusual length (B.5.3). A document takes
-its queries with it, a query its judgements. Spans, lengths and positions of queries stay those of
-the original.
+The stage ``mark_translations`` joins the translated parts, removes a model's remarks before a
+translation (B.5.1; `psibench.text.prefixes`) and marks possible refusals (B.5.2;
+`psibench.translate.refusals`) for a language model to judge. The stage ``clean_translations``
+removes refusals, then documents of unusual length (B.5.3). Removing a document also removes its
+queries; removing a query also removes its judgements. Spans, lengths and positions of queries still
+refer to the original.
 """
 
 import re
@@ -55,40 +55,39 @@ from psibench.translate.translate import Clean, join_items, pieces_of
 PREFIXES = CLEANING / "prefixes.yaml"
 
 Measure = Literal["length", "ratio"]
-ASK_AGAIN = "translate.dropped.parquet, beside it, says why; ask again for what failed."
+ASK_AGAIN = "translate.dropped.parquet in the same folder has the reasons; repeat failed requests."
 KEEP_MORE = (
     "Keep more (translate.clean: outliers with larger bounds or null, another judge of refusals), "
-    "translate with another model, or from more documents."
+    "translate with another model, or use more documents."
 )
 
 
 class Outliers(Section):
     """Bounds of a translated document's length, by quartiles of its language and domain.
 
-    PosIR (appendix B.5) has bounds that are stricter above than below; their numbers are lost in
-    the paper's text. Its table 4 backs 1.5 above: in the eight translated languages the longest
-    document lies 1.54 to 1.63 interquartile ranges above the third quartile (of all domains
-    together; bounds are by domain), in English and Chinese, which were not cut, less than 0.7.
-    Below, any factor from 0.5 up cuts nothing there, as the bound is negative: 3 is a choice
-    without effect.
+    PosIR's bounds (appendix B.5) are stricter above than below, but its text lacks the factors. Its
+    table 4 supports 1.5 above: in the eight translated languages the longest document is 1.54 to
+    1.63 interquartile ranges above the third quartile (over all domains; bounds are by domain); in
+    English and Chinese, which were not cut, less than 0.7. Below, every factor from 0.5 gives a
+    negative bound there, which removes nothing; 3 is an arbitrary choice.
     """
 
     of: Measure = "length"
-    """length: tokens of the translation, as in PosIR. ratio: these over the tokens of its source
-    document, which shows what is cut short or said twice where documents differ much in length."""
+    """length: tokens of the translation, as in PosIR. ratio: tokens of the translation per token of
+    its source, which finds truncated or repeated text even if documents differ much in length."""
     low: float = Field(default=3.0, ge=0)
-    """Shortest: first quartile less this many interquartile ranges, of tokens or of the ratio."""
+    """Shortest: first quartile minus this many interquartile ranges, of tokens or of the ratio."""
     high: float = Field(default=1.5, ge=0)
     """Longest: third quartile plus this many interquartile ranges, of tokens or of the ratio."""
 
 
 class Cleaning(Section):
-    """What is mended and removed in translations, in the order of PosIR (appendix B.5)."""
+    """Cleaning of translations, in the order of PosIR (appendix B.5)."""
 
     prefixes: bool = True
-    """Remove what a model says before the translation itself."""
+    """Remove a model's remarks before the translation."""
     refusals: Refusals | None = None
-    """Remove refusals: suspects by phrases and language, decided by a judge. Null keeps them."""
+    """Remove refusals: phrases and language select suspects, a judge decides. Null keeps them."""
     outliers: Outliers | None = Outliers()
     """Remove documents of unusual length. Null keeps them."""
 
@@ -99,7 +98,7 @@ class Cleaning(Section):
 class _Label(Section):
     phrase: str
     words_of: list[str] = Field(default_factory=list)
-    """Languages (ISO 639-3) in which honest text may begin with it."""
+    """Languages (ISO 639-3) in which a real translation may begin with the phrase."""
 
 
 class _Prefixes(Section):
@@ -111,9 +110,9 @@ class _Prefixes(Section):
 
 
 def read_prefixes(language: str, path: str | Path = PREFIXES) -> PrefixList:
-    """Read the list of prefixes, for texts translated to a language.
+    """Read the list of prefixes for texts translated to a language.
 
-    Raises InputError if the file cannot be read or is not such a list.
+    Raises InputError if the file cannot be read or has another format.
     """
     found = validated(read_yaml(path), TypeAdapter(_Prefixes), str(path))
     code, _ = split_code(language)
@@ -130,15 +129,15 @@ def read_prefixes(language: str, path: str | Path = PREFIXES) -> PrefixList:
         raise InputError(f"{path}: {error}") from error
 
 
-# What leaves takes with it what refers to it
+# Removing items together with the items that refer to them
 
 LEAVING_SCHEMA = {
     **dict.fromkeys(("kind", "item_id", "reason", "detail"), pl.String),
     "score": pl.Float64,
 }
-"""Why a document or query (``kind``) leaves."""
+"""Columns of a document or query (``kind``) to remove, with the reason."""
 UNITS = {"document": "documents", "query": "queries"}
-"""Kind of an item in the tables -> what it is called in FLOW."""
+"""Kind of an item in the tables -> its unit in FLOW."""
 
 
 def cascade(
@@ -150,18 +149,18 @@ def cascade(
     originals: pl.DataFrame,
     stage: str,
 ) -> dict[str, Rule]:
-    """Remove documents and queries, and whatever would point to nothing.
+    """Decide which documents and queries to remove, including queries that lose a positive.
 
-    A query leaves for its own reason, else with any of its positives that is not among the
-    documents left: the document of its evidence, or one with a score above 0 in the qrels. An
-    item with several reasons leaves for the first.
+    A query is removed for a reason in ``leaving``, else if one of its positives is missing or
+    removed: the document of its evidence, or a document with a score above 0 in the qrels. The
+    first of several reasons counts.
 
-    ``documents`` are the ids there are, ``queries`` has ``_id, pos_corpus_id, target_position`` of
-    the queries there are; ``qrels`` and ``leaving`` (``LEAVING_SCHEMA``) of others are ignored.
-    ``originals`` are the CORPUS rows translated from, which ``char_length`` is of.
+    ``documents`` are the ids of all documents; ``queries`` has ``_id, pos_corpus_id,
+    target_position`` of all queries; rows of ``qrels`` and ``leaving`` (``LEAVING_SCHEMA``) about
+    other items are ignored. ``originals`` are the source's CORPUS rows, for ``char_length``.
 
-    Returns what is decided on each document and each query, in their order, by kind; ``detail`` of
-    a query that left with its positive names that.
+    Returns the decisions on all documents and queries, in their order, by kind. If a query loses a
+    positive, its ``detail`` names the document.
     """
     out = leaving.filter(kind="document").get_column("item_id")
     kept_documents = documents.filter(~documents.is_in(out.implode()))
@@ -200,9 +199,9 @@ def cascade(
 
 
 def left_with_queries(rules: Mapping[str, Rule], domain: DomainJob, remedy: str) -> list[Rule]:
-    """Return the rules of a `cascade`, documents first; where no query is left, see `leave_empty`.
+    """Return the rules of a `cascade`, documents first; calls `leave_empty` if no query is left.
 
-    ``remedy`` says what to do about it.
+    ``remedy`` is the last sentence of that message.
     """
     decided = rules["query"].decisions
     if decided.height and not decided["kept"].any():
@@ -211,7 +210,7 @@ def left_with_queries(rules: Mapping[str, Rule], domain: DomainJob, remedy: str)
             for rule in rules.values()
         )
         leave_empty(
-            f"{domain}: none of {decided.height} queries is left in {domain.language}; "
+            f"{domain}: 0 of {decided.height} queries are left in {domain.language}; "
             f"{'; '.join(reasons)}. {remedy}",
             domain.job.value("on_empty", OnEmpty, default="fail"),
         )
@@ -222,12 +221,12 @@ def left_with_queries(rules: Mapping[str, Rule], domain: DomainJob, remedy: str)
 
 
 def length_bounds(lengths: np.ndarray, *, low: float, high: float) -> tuple[float, float]:
-    """Compute [Q1 - low * IQR, Q3 + high * IQR] of one language and domain; both ends are usual.
+    """Return [Q1 - low * IQR, Q3 + high * IQR] of one language and domain, both ends included.
 
-    ``lengths`` are (n_documents,) token counts or ratios; of none, every one is usual. Quartiles
-    interpolate linearly between the two nearest lengths; IQR = Q3 - Q1. Where half of the documents
-    have one length, IQR is 0 and every other length is unusual. Repetitions and documents run
-    together are long, so the bound above is the stricter one.
+    ``lengths`` are (n_documents,) token counts or ratios; without lengths the bounds are infinite.
+    Quartiles interpolate linearly between the two nearest lengths; IQR = Q3 - Q1. If half of the
+    documents have the same length, IQR may be 0 and every other length is unusual. The upper bound
+    is the stricter one, because repeated text and merged documents are long.
     """
     if not len(lengths):
         return -np.inf, np.inf
@@ -237,11 +236,11 @@ def length_bounds(lengths: np.ndarray, *, low: float, high: float) -> tuple[floa
 
 
 def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outliers) -> pl.DataFrame:
-    """List the documents whose length is outside the section's bounds, in their order.
+    """Return the documents whose length is outside the section's bounds, in their order.
 
-    ``corpus`` and ``source`` have ``_id, token_length`` of the translations, and of the documents
-    they were made from: one for each. A source document without tokens counts as one token.
-    Returns ``LEAVING_SCHEMA`` rows: the score is the length or ratio, the detail the bounds.
+    ``corpus`` and ``source`` have ``_id, token_length`` of the translations and of their source
+    documents, one per translation. A source document without tokens counts as one token. Returns
+    ``LEAVING_SCHEMA`` rows: the score is the length or ratio, the detail the bounds.
     """
     value, unit = pl.col("token_length").cast(pl.Float64), "tokens"
     if section.of == "ratio":
@@ -265,18 +264,18 @@ def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outlier
 
 @stage("mark_translations", version=2)
 def run_mark_translations(job: Job) -> None:
-    """Join the parts of documents and queries, mend them, and say which may be refusals.
+    """Join the parts of documents and queries, remove prefixes, and mark possible refusals.
 
-    Inputs: ``corpus`` and ``queries`` in the language translated from, ``text_parts``,
-    ``translations``, and the lists of config/cleaning, ``prefix_list`` and ``refusal_list``; the
-    parameters ``prefixes`` and ``refusals`` say whether prefixes are removed and suspects looked
-    for. Outputs: ``translated``, ``suspects``, and dropped and flow: a document or query that lacks
-    a part is dropped, and a query whose document is.
+    Inputs: ``corpus`` and ``queries`` in the source language, ``text_parts``, ``translations``, and
+    the lists of config/cleaning, ``prefix_list`` and ``refusal_list``. The parameters ``prefixes``
+    and ``refusals`` switch the removal of prefixes and the search for suspects on or off. Outputs:
+    ``translated``, ``suspects``, dropped and flow. Drops each document or query that lacks a part,
+    and the queries of dropped documents.
 
     Raises
     ------
     InputError
-        If a list cannot be read; where no query is left, see `leave_empty`.
+        If a list cannot be read, or no query is left (see `leave_empty`).
     """
     language = job.value("lang", str)
     switches = {name: job.value(name, bool) for name in ("prefixes", "refusals")}
@@ -296,7 +295,7 @@ def run_mark_translations(job: Job) -> None:
 def mark(
     domain: DomainJob, *, clean: Clean, patterns: Sequence[re.Pattern[str]] | None
 ) -> Filtered:
-    """Join, mend and mark a domain's translations; without ``patterns`` none is suspect."""
+    """Join, clean and mark a domain's translations; without ``patterns`` marks no suspects."""
     documents = domain.read("corpus", CORPUS)
     joined, lost = join_items(
         domain.read("text_parts", TEXT_PARTS),
@@ -338,9 +337,9 @@ def mark(
 def _with_suspects(
     items: pl.DataFrame, language: str, patterns: Sequence[re.Pattern[str]] | None
 ) -> pl.DataFrame:
-    """Add ``suspect``, why an item may be a refusal, and ``shown``, what the judge shall read.
+    """Add ``suspect``, why an item may be a refusal, and ``shown``, the text for the judge.
 
-    Both are null where it is not suspect; without ``patterns`` none is looked for.
+    Both are null for an item that is not suspect; without ``patterns`` for all items.
     """
     found: list[tuple[str | None, str | None]] = []
     for text, joins in items.select("text", "joins").iter_rows():
@@ -353,7 +352,7 @@ def _with_suspects(
 
 
 def _cleaner(language: str, listed: PrefixList | None) -> Clean:
-    """Return what takes a prefix off a translation; without a list it takes white space alone."""
+    """Return a function that removes a prefix; without a list it only strips white space."""
     if listed is None:
         return lambda text, _: (None, text.strip())
     return lambda text, kind: remove_prefix(
@@ -366,19 +365,19 @@ def _cleaner(language: str, listed: PrefixList | None) -> Clean:
 
 @stage("clean_translations", version=2)
 def run_clean_translations(job: Job) -> None:
-    """Write the tables of a translation, what was dropped, and the counts, domain by domain.
+    """Write the tables of a translation, the dropped items and the counts, domain by domain.
 
-    First refusals leave, then documents whose length is unusual among those left. A suspect without
-    a usable verdict leaves, too (`refused` says why).
+    Removes refusals (including suspects without a usable verdict, see `refused`), then documents of
+    unusual length among the others.
 
-    Inputs: ``source_corpus``, ``source_queries``, ``source_qrels``, ``translated``, and
-    ``verdicts``, where suspects were looked for. The ``section`` says which lengths are kept (null:
-    every one). Outputs: corpus, queries, qrels, dropped, flow.
+    Inputs: ``source_corpus``, ``source_queries``, ``source_qrels``, ``translated`` and
+    ``verdicts``. The ``section`` has the bounds of the length (null keeps every length). Outputs:
+    corpus, queries, qrels, dropped, flow.
 
     Raises
     ------
     InputError
-        Where no query is left, see `leave_empty`.
+        If no query is left (see `leave_empty`).
     """
     from psibench.models.counting import token_counter
 
@@ -433,7 +432,7 @@ def clean_domain(
 def _translated_queries(
     queries: pl.DataFrame, items: pl.DataFrame, corpus: pl.DataFrame
 ) -> pl.DataFrame:
-    """Put the translated text into queries; everything else stays the original's."""
+    """Replace the text of queries by its translation; other columns stay unchanged."""
     texts = items.filter(kind="query").select("_id", "text")
     sizes = corpus.select(pos_corpus_id="_id", pos_translated_char_length="char_length")
     joined = queries.drop("text").join(texts, on="_id", how="left", maintain_order="left")

@@ -1,10 +1,10 @@
-"""How good translations are: a sample graded by a language model, and whether people agree.
+"""Quality of translations: grades of a sample by a language model, and agreement with people.
 
-PosIR, appendix B: 12 documents per domain in four strata of 512 tokens (stage ``quality_sample``),
-graded without a reference from 1 to 5 in four dimensions (task ``judge_translation``); the overall
-grade of a document is the mean of the four. The stage ``quality`` averages them, and compares them
-with people's as appendix B.3 does: share of grades at most 1 apart, mean absolute difference, and
-what the model gave where a person gave 1, 2, ..., 5.
+PosIR, appendix B: samples 12 documents per domain in four strata of 512 tokens (stage
+``quality_sample``) and grades them without a reference from 1 to 5 in four dimensions (task
+``judge_translation``); a document's overall grade is the mean of the four. The stage ``quality``
+averages the grades and compares them with people's grades as in appendix B.3: share of grades at
+most 1 apart, and mean absolute difference.
 """
 
 import logging
@@ -60,11 +60,11 @@ class Quality(LlmTaskSection):
     seed: int = Field(default=42, ge=0)
     """Seed of the sample."""
     translators: dict[TranslatorId, LlmTaskSection] | None = Field(default=None, min_length=2)
-    """Language models compared as translators, by name (PosIR, Table 7): each translates a sample
-    of the source to every language, and `llm` grades them all. Name the benchmark's own translator,
-    too, to have it among them. Null: none."""
+    """Language models to compare as translators, by name (PosIR, Table 7): each translates a sample
+    of the source to every language, and `llm` grades all of them. Include the benchmark's
+    translator to compare it too. Null: no comparison."""
     human: list[str] = Field(default_factory=list)
-    """CSV files with grades by people, to compare: language, domain, doc_id and a column per
+    """CSV files with people's grades for comparison: language, domain, doc_id and a column per
     dimension; see docs/multilingual.md."""
 
 
@@ -73,10 +73,10 @@ class Quality(LlmTaskSection):
 
 @stage("quality_sample", version=3)
 def run_quality_sample(job: Job) -> None:
-    """Draw documents of every domain of every language and write them with their translations.
+    """Sample documents of every domain and language and write them with their translations.
 
-    Inputs: ``source_corpora`` and ``corpora``, translated and cleaned, of all ``languages``. No
-    text but those drawn is kept in memory. A document that cleaning removed cannot be drawn.
+    Inputs: ``source_corpora``, and ``corpora`` (translated and cleaned) of all ``languages``. Only
+    sampled texts are kept in memory. Documents that cleaning removed cannot be sampled.
     """
     languages = job.value("languages", list[str])
     draw = {"per_stratum": job.value("per_stratum", int), "seed": job.value("seed", int)}
@@ -109,9 +109,9 @@ def run_quality_sample(job: Job) -> None:
 
 
 def with_source_texts(drawn: pl.DataFrame, domain: DomainJob, corpora: str) -> pl.DataFrame:
-    """Give the documents drawn by `draw_quality_sample` their texts, out of an input of corpora.
+    """Add the texts of an input of corpora to documents of `draw_quality_sample`.
 
-    Returns ``_id, text, origin``, then what ``drawn`` has besides; no other text is read.
+    Returns ``_id, text, origin``, then the other columns of ``drawn``; reads no other text.
     """
     ids = drawn["doc_id"].unique().to_list()
     texts = domain.columns(corpora, CORPUS, ["_id", "text"], ids=ids).rename({"_id": "doc_id"})
@@ -123,15 +123,16 @@ def with_source_texts(drawn: pl.DataFrame, domain: DomainJob, corpora: str) -> p
 def draw_quality_sample(
     documents: pl.DataFrame, *, domain: str, per_stratum: int, seed: int
 ) -> pl.DataFrame:
-    """Draw documents of a domain by length, the same number from each stratum.
+    """Draw documents of a domain, the same number from each stratum of length.
 
-    Drawn are those of the smallest hash of seed and id. So the draw does not depend on the order
-    of the documents, and a document that one language lacks changes one document of its sample.
+    Draws the documents with the smallest hashes of seed and id. The draw does therefore not depend
+    on their order, and a document that is missing in one language changes only one document of
+    that language's sample.
 
-    ``documents`` has ``_id`` and ``token_length`` (of the source) of those that have a translation;
-    strata are Q1..Q4 of 512 tokens, longer ones in Q4; where there are fewer than ``per_stratum``,
-    all are drawn. Returns ``_id`` (``domain/document``), ``domain``, ``doc_id``, ``length_bin``, by
-    stratum, then in the order of the draw.
+    ``documents`` has ``_id`` and ``token_length`` (of the source) of the translated documents.
+    Strata are Q1..Q4 of 512 tokens, longer documents in Q4; a stratum with fewer than
+    ``per_stratum`` documents gives all of them. Returns ``_id`` (``domain/document``), ``domain``,
+    ``doc_id``, ``length_bin``, by stratum, then in the order of the draw.
     """
     found = documents.select(
         _with_domain(domain),
@@ -145,7 +146,7 @@ def draw_quality_sample(
 
 
 def _with_domain(domain: str) -> pl.Expr:
-    """Put the domain in front of an id that has not got it."""
+    """Put the domain in front of ids that lack it."""
     has_it = pl.col("_id").str.starts_with(f"{domain}/")
     return pl.when(has_it).then("_id").otherwise(pl.format("{}/{}", pl.lit(domain), "_id"))
 
@@ -154,7 +155,7 @@ def _with_domain(domain: str) -> pl.Expr:
 
 
 def quality_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
-    """Ask about every document of the sample given that has a translation."""
+    """Yield a request for each sampled document that has a translation."""
     names = language_names(section)
     sample = _of_language(tables, section).select("_id", "text", "translation")
     sample = sample.drop_nulls("translation")
@@ -165,7 +166,7 @@ def quality_items(tables: Tables, section: TranslateSection) -> Iterator[TaskIte
 def gather_quality(
     tables: Tables, section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
-    """Make a row of every document of the sample; grades are null without a usable reply."""
+    """Return a row for each sampled document; grades are null without a usable reply."""
     sample = _of_language(tables, section).select("_id", "domain", "doc_id", "length_bin")
     found = [(reply.item_id, *(reply.value[name] for name in DIMENSIONS)) for reply in replies]
     schema = {"_id": pl.String, **dict.fromkeys(DIMENSIONS, pl.Int32)}
@@ -175,7 +176,7 @@ def gather_quality(
 
 
 def _of_language(tables: Tables, section: TranslateSection) -> pl.DataFrame:
-    """Return the documents of the sample in the language translated to."""
+    """Return the documents of the sample in the section's target language."""
     return tables[DOCUMENTS_TABLE].filter(language=section.target_language)
 
 
@@ -195,16 +196,16 @@ JUDGE_TRANSLATION = LlmTask(
 
 @stage("quality", version=2)
 def run_quality(job: Job) -> None:
-    """Write the quality table and how the grades agree with people's.
+    """Write the quality table, and the agreement of the grades with people's grades.
 
     Inputs: ``grades``, a TRANSLATION_GRADES table per language, in the order of ``languages``, and
-    ``human``, CSV files as `read_human_grades` takes them. Without any, agreement has no rows.
-    Outputs: ``quality`` and ``agreement``.
+    ``human``, CSV files for `read_human_grades`; without files the agreement has no rows. Outputs:
+    ``quality`` and ``agreement``.
 
     Raises
     ------
     InputError
-        If a CSV does not fit, or none of its documents was graded by the language model.
+        If a CSV has another format, or the language model graded none of its documents.
     """
     languages, human = job.value("languages", list[str]), job.paths("human")
     every = grades_of(languages, job.read_each("grades", TRANSLATION_GRADES))
@@ -215,7 +216,7 @@ def run_quality(job: Job) -> None:
 
 
 def grades_of(languages: Sequence[str], tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Stack the TRANSLATION_GRADES of languages, one table each in their order, and `graded`."""
+    """Stack TRANSLATION_GRADES, one table per language in their order, and apply `graded`."""
     frames = (
         table.with_columns(language=pl.lit(name))
         for name, table in zip(languages, tables, strict=True)
@@ -224,14 +225,14 @@ def grades_of(languages: Sequence[str], tables: Sequence[pl.DataFrame]) -> pl.Da
 
 
 def graded(grades: pl.DataFrame) -> pl.DataFrame:
-    """Add ``overall`` to grades of documents: the mean of the four, null unless all are there."""
+    """Add ``overall``, the mean of a document's four grades; null unless all four exist."""
     complete = pl.all_horizontal(pl.col(name).is_not_null() for name in DIMENSIONS)
     overall = pl.when(complete).then(pl.mean_horizontal(DIMENSIONS)).alias(OVERALL)
     return grades.with_columns(pl.col(DIMENSIONS).cast(pl.Float64), overall)
 
 
 def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
-    """Read people's grades; a file of which no document was graded is refused."""
+    """Read people's grades; InputError for a file without a document of the sample."""
     people = read_human_grades(paths)
     for (path,), rows in people.group_by("path", maintain_order=True):
         unmatched = rows.join(every, on=DOCUMENT, how="anti", maintain_order="left")
@@ -240,23 +241,22 @@ def _people(paths: Sequence[str | Path], every: pl.DataFrame) -> pl.DataFrame:
         first = ", ".join(unmatched.select(DOCUMENT).row(0))
         if unmatched.height == rows.height:
             raise InputError(
-                f"{path}: none of its {rows.height} documents is in the quality sample; the first: "
-                f"{first}. Give language, domain and doc_id of documents of quality_sample.parquet."
+                f"{path}: none of its {rows.height} documents is in the quality sample; first: "
+                f"{first}. Use language, domain and doc_id of documents in quality_sample.parquet."
             )
         logger.warning(
-            "%s: %d of %d documents are not in the quality sample and are not compared; "
-            "the first: %s",
+            "%s: ignoring %d of %d documents, which are not in the quality sample; first: %s",
             *(path, unmatched.height, rows.height, first),
         )
     return people.drop("path")
 
 
 def quality_table(every: pl.DataFrame) -> pl.DataFrame:
-    """Average the grades of `graded`: TRANSLATION_QUALITY rows.
+    """Average the grades of `graded` to TRANSLATION_QUALITY rows.
 
-    By language, domain, length and dimension. Every group also has a pooled row, ``all``; languages
-    are pooled where there are several. Pooled means are over documents. A document counts towards
-    ``overall`` with all four grades.
+    Groups by language, domain, length and dimension, with pooled rows ``all`` (of languages only if
+    there are several). Pooled means are over documents. Only documents with all four grades count
+    towards ``overall``.
     """
     languages = list(dict.fromkeys(every.get_column("language")))
     long = every.unpivot(
@@ -294,11 +294,11 @@ def _averages(long: pl.DataFrame, is_of_all: Mapping[str, bool]) -> pl.DataFrame
 
 
 def agreement_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
-    """Compare a language model's grades with people's: TRANSLATION_AGREEMENT rows.
+    """Compare a language model's grades with people's grades; returns TRANSLATION_AGREEMENT rows.
 
-    Every row of ``human`` is compared on its own, as published. By language, pooled ``all`` first,
-    and dimension: the four, ``overall`` (a document's mean of the four) and ``all`` (the grades of
-    the four together). Without a person's grade there are no rows.
+    Compares every row of ``human`` separately, as in PosIR. Rows are by language (first the pooled
+    ``all``) and dimension: the four, ``overall`` (a document's mean) and ``all`` (all grades of the
+    four dimensions). Without human grades there are no rows.
     """
     pairs = _pairs(grades, human)
     matched = pl.col("llm").is_not_null()
@@ -323,9 +323,9 @@ def agreement_table(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per grade by a person: document, dimension, ``human``, ``llm``.
+    """Return a row per human grade: document, dimension, ``human``, ``llm``.
 
-    ``llm`` is null where the model graded no such document.
+    ``llm`` is null if the model did not grade the document.
     """
     names = [*DIMENSIONS, OVERALL]
     floats = human.with_columns(pl.col(DIMENSIONS).cast(pl.Float64)).with_columns(
@@ -340,14 +340,14 @@ def _pairs(grades: pl.DataFrame, human: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_pooled(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Add the pooled rows: of all languages, first, and of the four dimensions together."""
+    """Add pooled rows over all languages (first) and over the four dimensions."""
     together = pairs.filter(pl.col("dimension") != OVERALL).with_columns(dimension=pl.lit(ALL))
     every = pl.concat([pairs, together])
     return pl.concat([every.with_columns(language=pl.lit(ALL)), every])
 
 
 class HumanGrades(BaseModel, str_strip_whitespace=True):
-    """A row of a file of grades by people; further columns (the texts, say) are left out."""
+    """A row of a file with human grades; other columns, e.g. the texts, are ignored."""
 
     language: str
     domain: str
@@ -359,13 +359,13 @@ class HumanGrades(BaseModel, str_strip_whitespace=True):
 
 
 def read_human_grades(paths: Sequence[str | Path]) -> pl.DataFrame:
-    """Read grades by people: document, four grades, ``path``; a document may have several rows.
+    """Read human grades: document, four grades, ``path``; a document may have several rows.
 
     Raises
     ------
     InputError
-        If a file cannot be read, has no row or lacks a column, or a grade is no whole number from 1
-        to 5.
+        If a file cannot be read, has no row or lacks a column, or a grade is not a whole number
+        from 1 to 5.
     """
     kind = TypeAdapter(HumanGrades)
     rows: list[dict[str, Any]] = []
@@ -375,7 +375,7 @@ def read_human_grades(paths: Sequence[str | Path]) -> pl.DataFrame:
             for line, record in read_delimited(Path(path), ",")
         ]
         if not found:
-            raise InputError(f"{path}: no grades; expected a header and a row per document")
+            raise InputError(f"{path}: no grades; expected a header and one row per document")
         rows += [row | {"path": str(path)} for row in found]
     schema = dict.fromkeys(DOCUMENT, pl.String) | dict.fromkeys(DIMENSIONS, pl.Int64)
     return pl.DataFrame(rows, schema=schema | {"path": pl.String})

@@ -1,8 +1,7 @@
 """Translations that may be refusals (PosIR, appendix B.5.2): suspects, and a judge's verdicts.
 
-A text is suspect for a phrase of refusal in any of the listed languages, or because it is not in
-the language it was to be translated to. Suspects go to a judge, who reads 1,500 characters (task
-``judge_refusals``).
+A text is suspect if it contains a phrase of refusal in a listed language, or is not in the target
+language. A judge reads 1,500 characters of each suspect (task ``judge_refusals``).
 """
 
 import re
@@ -36,13 +35,13 @@ from psibench.translate.translate import TranslateSection, of_documents
 REFUSALS = CLEANING / "refusals.yaml"
 SUSPECTS = "refusal_suspects"
 IS_REFUSAL = {"refusal": True, "untranslated": True, "translation": False}
-"""What a judge may say, and whether such a text leaves."""
+"""Possible verdicts, and whether each removes the text."""
 READ_CHARS = 1500
-"""Characters of a text, or of each of its parts, that are looked at and shown to the judge."""
+"""Characters of a text, or of each part, that are searched for phrases and shown to the judge."""
 
 
 class Refusals(LlmTaskSection):
-    """Who decides whether a suspicious translation is a refusal: an LLM reads its beginning."""
+    """Language model that judges from its beginning whether a suspect translation is a refusal."""
 
 
 class _Refusals(Section):
@@ -51,9 +50,9 @@ class _Refusals(Section):
 
 
 def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
-    """Read the lists of refusals of all languages: a pattern on folded text for each.
+    """Read the phrases of refusal; returns one pattern per language, for folded text.
 
-    Raises InputError if the file cannot be read or is not such a list.
+    Raises InputError if the file cannot be read or has another format.
     """
     found = validated(read_yaml(path), TypeAdapter(dict[Language, _Refusals]), str(path))
     try:
@@ -68,11 +67,11 @@ def read_refusals(path: str | Path = REFUSALS) -> list[re.Pattern[str]]:
 def find_suspect(
     parts: Sequence[str], *, language: str, patterns: Sequence[re.Pattern[str]]
 ) -> tuple[str, str] | None:
-    """Say why a translation may be a refusal, and what of it the judge shall read; None if not.
+    """Return why a translation may be a refusal, and the text for the judge; None if not suspect.
 
-    It is suspect (``phrase``) for a phrase of refusal in any of the listed languages (``patterns``,
-    as of `read_refusals`), in any part, as one of several may be refused; else (``language``)
-    because a part is not in the language translated to.
+    Any part may be refused, so each is checked. The reason is ``phrase`` if a part contains a
+    phrase of refusal in a listed language (``patterns`` of `read_refusals`), else ``language`` if a
+    part is not in the target language.
     """
     for part in parts:
         beginning = fold(part[:READ_CHARS])
@@ -85,14 +84,14 @@ def find_suspect(
 
 
 def refused(translated: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """List the translations that leave as refusals.
+    """Return the translations to remove as refusals.
 
-    A suspect without a usable verdict leaves, too, with a reason of its own: one text fewer is
-    nothing among many, while a refusal that stays is a document that cannot be found, or a query
-    that asks for nothing, and lowers the scores wherever its evidence is.
+    Also removes suspects without a usable verdict, with the reason ``refusal_unjudged``: losing one
+    good text among many does little harm, while a remaining refusal makes a document unfindable or
+    a query meaningless and lowers the scores at the position of its evidence.
 
-    Returns ``LEAVING_SCHEMA`` rows, in order of the TRANSLATED rows; ``detail`` says what
-    made the text suspect.
+    Returns ``LEAVING_SCHEMA`` rows, in the order of the TRANSLATED rows; ``detail`` has the reason
+    of the suspicion.
     """
     suspects = translated.filter(pl.col("suspect").is_not_null()).select(
         "kind", "suspect", item_id="_id"
@@ -111,7 +110,7 @@ def refused(translated: pl.DataFrame, verdicts: pl.DataFrame) -> pl.DataFrame:
 
 
 def suspect_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
-    """Ask about every suspect of the documents given."""
+    """Yield a request for each suspect of the documents."""
     target = english_name(section.target_language)
     suspects = of_documents(tables, SUSPECTS, "_id", "text")
     for doc_id, suspect_id, text in suspects.iter_rows():
@@ -121,7 +120,7 @@ def suspect_items(tables: Tables, section: TranslateSection) -> Iterator[TaskIte
 def gather_verdicts(
     tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
-    """Make a row of every suspect; the verdict is null without a usable reply."""
+    """Return a row for each suspect; the verdict is null without a usable reply."""
     found = [(reply.item_id, IS_REFUSAL[reply.value["verdict"]]) for reply in replies]
     schema = {"_id": pl.String, "is_refusal": pl.Boolean}
     verdicts = pl.DataFrame(found, schema=schema, orient="row")

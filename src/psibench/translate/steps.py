@@ -1,4 +1,4 @@
-"""A translation's config section, and the tasks of language models it has, in order."""
+"""Config section of a translation, and its tasks for language models, in order."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -18,23 +18,22 @@ Languages = Annotated[list[Language], AfterValidator(refuse_repeats)]
 
 
 class Translate(LlmTaskSection):
-    """Corpus and queries in further languages by a language model, judgements shared."""
+    """Translates corpus and queries by a language model; all languages share the judgements."""
 
     to: Languages = Field(min_length=1)
     """Languages to translate to."""
     max_part_tokens: int = Field(default=2048, ge=16)
-    """A document of more tokens (of length_tokenizer) is translated in groups of paragraphs."""
+    """Longer documents, in tokens of length_tokenizer, are translated in groups of paragraphs."""
     shards: int | None = Field(default=None, ge=1, le=10_000)
-    """Jobs that a language's translation is cut into, shared by its parts; null: as the benchmark's
-    other tasks."""
+    """Number of jobs for each language's translation; null: as for the benchmark's other tasks."""
     clean: Cleaning = Cleaning()
     quality: Quality | None = None
     models: Annotated[ModelIds, AfterValidator(refuse_repeats)] | None = None
-    """Those of the models evaluated on translations; null: all."""
+    """Ids of the models to evaluate on translations; null: all."""
 
 
 SAMPLED = ("translator_", "judge_translator_")
-"""How the tasks of the translators that are compared begin; the translator's number follows."""
+"""Prefixes of the tasks of compared translators; the translator's number follows."""
 TRANSLATION_TASKS: Mapping[str, LlmTask] = {
     task.name: task for task in (TRANSLATE, JUDGE_REFUSALS, JUDGE_TRANSLATION)
 }
@@ -46,11 +45,11 @@ LEDGER_ORDER: Mapping[str, int] = {
     JUDGE_TRANSLATION.name: 210,
     **dict.fromkeys(SAMPLED, 211),
 }
-"""Places in FLOW: after those of the recipe, whatever else a benchmark has."""
+"""Order in FLOW: after all tasks of a recipe."""
 
 
 def translation_task(name: str) -> LlmTask | None:
-    """Return a task of a translation by its name; None if it is none of a translation's."""
+    """Return a translation's task by name; None if a translation has no such task."""
     translating, judging = SAMPLED
     if name.startswith(judging):
         return judging_task(name)
@@ -58,12 +57,12 @@ def translation_task(name: str) -> LlmTask | None:
 
 
 def is_about_sample(task: str) -> bool:
-    """Say whether a task is asked about a sample of all domains together."""
+    """Return whether a task covers one sample of all domains."""
     return task == JUDGE_TRANSLATION.name or task.startswith(SAMPLED)
 
 
 def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]:
-    """Return who is asked in each task of a translation, in order; none without one."""
+    """Return task -> section with its language model, in order; empty without a translation."""
     if section is None:
         return {}
     asked: dict[str, LlmTaskSection | None] = {
@@ -81,10 +80,12 @@ def asked_in_translation(section: Translate | None) -> dict[str, LlmTaskSection]
 def translating_section(
     section: Translate | None, task: str, *, source_language: str, language: str
 ) -> TranslateSection:
-    """Return a task's part of a translation to one language; InputError if it has no such task."""
+    """Return the section of a task for one language; InputError if it has no such task."""
     asked = asked_in_translation(section)
     if task not in asked:
-        raise InputError(f"the translation has no task {task!r}; its: {', '.join(asked) or 'none'}")
+        raise InputError(
+            f"the translation has no task {task!r}; its tasks: {', '.join(asked) or 'none'}"
+        )
     return TranslateSection(
         llm=asked[task].llm,
         prompt=asked[task].prompt,

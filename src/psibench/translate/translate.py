@@ -1,9 +1,9 @@
-"""Texts to translate in parts, the task that has them translated, and parts put together again.
+"""Cutting texts into parts, the task that translates them, and joining the translated parts.
 
-PosIR (section 2.4, appendix B) has its English corpora and queries translated by one language
-model. Long texts are translated in parts here: the stage ``text_parts`` cuts documents of one
-domain at paragraphs, the task ``translate`` asks for every part, and `join_items` makes documents
-and queries of the replies, each part cleaned by itself first (`psibench.translate.clean`).
+PosIR (section 2.4, appendix B) translates its English corpora and queries by one language model.
+psibench translates long texts in parts: the stage ``text_parts`` cuts documents at paragraphs, the
+task ``translate`` requests each part, and `join_items` cleans each part
+(`psibench.translate.clean`) and joins them to documents and queries.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,11 +33,11 @@ from psibench.text.parts import join_parts, split_parts
 
 PARTS = "text_parts"
 KINDS = {"document": "passage", "query": "question"}
-"""Kind of a text in the tables -> what the translator is told it is."""
+"""Kind of a text in the tables -> its name in the prompt."""
 
 
 class TranslateSection(LlmTaskSection):
-    """What every task of a translation has: who is asked, and the two languages."""
+    """Settings of a translation's task: the language model and the two languages."""
 
     source_language: Language
     """Language of the originals."""
@@ -46,7 +46,7 @@ class TranslateSection(LlmTaskSection):
 
 
 def language_names(section: TranslateSection) -> dict[str, str]:
-    """Return the variables that name a section's languages in a prompt, in English."""
+    """Return the prompt variables with the English names of a section's languages."""
     return {
         "source_language": english_name(section.source_language),
         "target_language": english_name(section.target_language),
@@ -54,7 +54,7 @@ def language_names(section: TranslateSection) -> dict[str, str]:
 
 
 def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
-    """Return ``doc_id`` and columns of a table's rows about the documents given, in their order."""
+    """Return ``doc_id`` and columns of a table's rows about the documents, in document order."""
     documents = tables[DOCUMENTS_TABLE].select(doc_id="_id")
     rows = tables[name].select("doc_id", *columns)
     return documents.join(rows, on="doc_id", maintain_order="left_right")
@@ -65,7 +65,7 @@ def of_documents(tables: Tables, name: str, *columns: str) -> pl.DataFrame:
 
 @stage("text_parts", version=1)
 def run_text_parts(job: Job) -> None:
-    """Write the parts of a domain's documents, then its queries, each of these whole."""
+    """Write the parts of a domain's documents, then its queries, each as one part."""
     from psibench.models.counting import token_counter
 
     count_tokens = token_counter(job.value("length_tokenizer", str))
@@ -85,11 +85,11 @@ def text_parts(
 ) -> pl.DataFrame:
     """Cut documents of more than ``max_tokens`` tokens; see `split_parts`.
 
-    The corpus says how long its documents are: only those that are too long are counted again.
+    Counts tokens only in documents that are too long by the corpus's ``token_length``.
 
     Returns
     -------
-    TEXT_PARTS rows: documents in their order, then queries in theirs.
+    TEXT_PARTS rows: first the documents, then the queries, each in their order.
     """
     rows: list[tuple[str | int, ...]] = []
     for doc_id, text, n_tokens in corpus.select("_id", "text", "token_length").iter_rows():
@@ -108,7 +108,7 @@ def text_parts(
 
 
 def translation_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
-    """Ask for the translation of every part of the documents given and of their queries."""
+    """Yield a request for each part of the documents and their queries."""
     names = language_names(section)
     parts = of_documents(tables, PARTS, "_id", "kind", "text")
     for doc_id, part_id, kind, text in parts.iter_rows():
@@ -118,10 +118,7 @@ def translation_items(tables: Tables, section: TranslateSection) -> Iterator[Tas
 def gather_translations(
     _tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
-    """Collect the translations as TRANSLATIONS rows, without white space at their ends.
-
-    Dropped: ``empty_translation``.
-    """
+    """Return the stripped translations as TRANSLATIONS rows; drops ``empty_translation``."""
     made, left_out = usable_translations(TRANSLATE.name, replies)
     rows = pl.DataFrame(list(made.items()), schema=TRANSLATIONS.empty().schema, orient="row")
     return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))
@@ -130,7 +127,7 @@ def gather_translations(
 def usable_translations(
     task: str, replies: Iterable[Replied]
 ) -> tuple[dict[str, str], pl.DataFrame]:
-    """Take the translations by item, without white space at their ends, and drop the empty ones."""
+    """Return item -> stripped translation, and the dropped empty ones."""
     made: dict[str, str] = {}
     blank: list[Dropped] = []
     for reply in replies:
@@ -152,7 +149,7 @@ TRANSLATE = LlmTask(
 )
 
 
-# Documents and queries out of translated parts
+# Joining translated parts to documents and queries
 
 Clean = Callable[[str, str], tuple[str | None, str]]
 """(reply, kind) -> prefix that was removed or None, and the translation."""
@@ -167,16 +164,15 @@ ITEMS_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 def join_items(
     text_parts: pl.DataFrame, translations: pl.DataFrame, *, language: str, clean: Clean
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Put every document and query together from its translated parts, each cleaned first.
+    """Clean the translated parts and join them to documents and queries.
 
-    A model may say something before each part, so every part is cleaned by itself. Parts are
-    joined by what separated them in the original; where that was nothing, by a space if the
-    language translated to puts one between sentences. Parts may lack a translation.
+    Each part is cleaned separately, because a model may put a remark before each. Parts are joined
+    by their separator in the original; an empty separator becomes a space if the target language
+    has spaces between sentences.
 
-    Returns ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets into text at which the
-    second part and each later one begin) of documents and queries, in order of the parts; and
-    ``_id, kind, doc_id, detail`` of those that lack a part: one without a translation, or with a
-    blank one.
+    Returns ``_id, kind, doc_id, text, prefix, n_parts, joins`` (offsets in ``text`` where the
+    second and later parts begin) of documents and queries, in the order of the parts; and ``_id,
+    kind, doc_id, detail`` of items with a part whose translation is missing or blank.
     """
     joined = text_parts.drop("text").join(translations, on="_id", how="left", maintain_order="left")
     by_item = joined.sort("number", maintain_order=True).group_by(
@@ -206,7 +202,7 @@ def join_items(
 
 
 def pieces_of(text: str, joins: list[int]) -> list[str]:
-    """Cut a text into its translated parts again; separators stay with the part before."""
+    """Split a joined text into its translated parts; a separator stays with the part before it."""
     return [text[start:end] for start, end in pairwise([0, *joins, len(text)])]
 
 

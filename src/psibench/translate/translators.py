@@ -1,10 +1,10 @@
-"""Several translators side by side: each translates one sample, one judge grades them all.
+"""Comparison of translators: each translates the same sample, and one judge grades all of them.
 
-PosIR, appendix B.1 and Table 7: before a translator is chosen, documents of every domain in four
-strata of length are translated by each of several systems, and graded as translations are
-(`psibench.translate.quality`). The sample is drawn from the source (stage ``translator_sample``),
-so no translator's failures choose it; long documents are cut as the benchmark's are, and what is
-graded is the reply as it is. The tasks of translator N are ``translator_N`` and
+PosIR, appendix B.1 and Table 7, compares systems before choosing one: each translates documents of
+every domain in four strata of length, graded like other translations
+(`psibench.translate.quality`). The stage ``translator_sample`` draws from the source, so failures
+of a translator do not affect the sample. Long documents are cut as in the benchmark; the judge
+grades the replies without cleaning. The tasks of translator N are ``translator_N`` and
 ``judge_translator_N``.
 """
 
@@ -53,10 +53,9 @@ from psibench.translate.translate import (
 
 @stage("translator_sample", version=2)
 def run_translator_sample(job: Job) -> None:
-    """Draw documents of every domain of the source and write them with the parts they are cut into.
+    """Sample documents of every domain of the source and write them with their parts.
 
-    Inputs: ``corpora`` and ``text_parts``. The draw is `draw_quality_sample`'s, from all documents
-    of the source.
+    Inputs: ``corpora`` and ``text_parts``. Uses `draw_quality_sample` on all source documents.
     """
     draw = {"per_stratum": job.value("per_stratum", int), "seed": job.value("seed", int)}
     frames = []
@@ -79,7 +78,7 @@ def run_translator_sample(job: Job) -> None:
 
 
 def sample_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem]:
-    """Ask for the translation of each part of the sample's documents, ``DOCUMENT:0`` first."""
+    """Yield a request for each part of the sampled documents, with ids ``DOCUMENT:0``, ..."""
     names = language_names(section)
     for doc_id, parts in tables[DOCUMENTS_TABLE].select("_id", "parts").iter_rows():
         for number, text in enumerate(parts):
@@ -88,12 +87,12 @@ def sample_items(tables: Tables, section: TranslateSection) -> Iterator[TaskItem
 
 
 def translator_task(name: str) -> LlmTask:
-    """Return the task of one translator, by its name."""
+    """Return the task ``name`` of one translator."""
 
     def gather(tables: Tables, section: TranslateSection, replies: Iterable[Replied]) -> Gathered:
-        """Join the parts: a row per document; null where a part has no translation.
+        """Join the parts to one row per document; null if a part has no translation.
 
-        Dropped: ``empty_translation``.
+        Drops ``empty_translation``.
         """
         sample, language = tables[DOCUMENTS_TABLE], section.target_language
         made, left_out = usable_translations(name, replies)
@@ -128,7 +127,7 @@ def translator_task(name: str) -> LlmTask:
 
 
 def judging_task(name: str) -> LlmTask:
-    """Return the task that grades one translator's sample, by its name."""
+    """Return the task ``name``, which grades one translator's sample."""
     return replace(JUDGE_TRANSLATION, name=name)
 
 
@@ -137,10 +136,10 @@ def judging_task(name: str) -> LlmTask:
 
 @stage("translator_quality", version=1)
 def run_translator_quality(job: Job) -> None:
-    """Write the translators' grades side by side.
+    """Write the quality tables of all translators as one table.
 
-    Input: ``grades``, the TRANSLATION_GRADES tables of each of the ``translators``, of each one per
-    language in the order of ``languages``.
+    Input: ``grades``, the TRANSLATION_GRADES tables by translator, and within a translator by
+    language, in the order of the parameters ``translators`` and ``languages``.
     """
     translators, languages = job.value("translators", list[str]), job.value("languages", list[str])
     tables, n = job.read_each("grades", TRANSLATION_GRADES), len(languages)

@@ -9,7 +9,7 @@ up to 256 tokens, search exactly, and compute nDCG@10 by thirds and the PSI with
 also computes its usual metrics. Batches have 32 texts, or as many tokens in the stages. CPU
 seconds count all threads. Exit status 1 if the mean nDCG@10 differ by more than 0.001.
 
-    python bench/beside_mteb.py [--documents 200] [--rounds 3]
+    python bench/against_mteb.py [--documents 200] [--rounds 3]
 """
 
 import argparse
@@ -36,7 +36,7 @@ SEED = 42
 
 
 def make_benchmark(root: Path, n_documents: int) -> None:
-    """Write the tables of a built benchmark: sentences of random places ask for their passages."""
+    """Write the tables of a built benchmark; queries are sentences at random positions."""
     import re
 
     import numpy as np
@@ -92,7 +92,7 @@ def load_model() -> Any:
 
 
 def by_mteb(benchmark: Path, out: Path) -> float:
-    """Evaluate the export; return the mean nDCG@10 with all its digits, which files round."""
+    """Evaluate the export with MTEB; return the mean nDCG@10, not rounded as in its files."""
     sys.path.pop(0)  # this folder
     import mteb
 
@@ -139,7 +139,7 @@ def by_evaluate(benchmark: Path, out: Path) -> float:
 
 
 def by_stages(benchmark: Path, out: Path) -> float:
-    """Do what three jobs of the workflow do, from the benchmark's tables to result tables."""
+    """Run three stages of the workflow, from the benchmark's tables to result tables."""
     import polars as pl
 
     from psibench.config.models import SentenceTransformerModel
@@ -187,7 +187,7 @@ COMMANDS: dict[str, Callable[[Path, Path], float]] = {
 
 
 def measure(name: str, benchmark: Path) -> dict[str, float]:
-    """Run one command in a fresh process, with empty caches: seconds by the clock and of CPU."""
+    """Run one command in a fresh process with empty caches; return wall and CPU seconds."""
     with tempfile.TemporaryDirectory() as out:
         own = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": out, "MTEB_CACHE": out}
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -205,7 +205,7 @@ def measure(name: str, benchmark: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Make the benchmark, run the commands in turn, print a row each."""
+    """Make the benchmark, run the commands in turn, and print a row per command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
