@@ -81,6 +81,7 @@ QUERIES = [
 ]
 QRELS = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(4))
 RUN = "".join(f"q{n} Q0 d{n} 1 2.5 r\nq{n} Q0 x 2 1.5 r\n" for n in range(4))
+PAIR = {"query_id": "q0", "doc_id": "d0", "score": 1}
 
 BAD_NUMBERS = ("1_0", "\u0661", "0x10", "high", "1,5", "1e", "+", "9" * 5000, "1e999")
 
@@ -162,6 +163,14 @@ SCORE = [
     ("run.json.gz", gzip.compress(b" " * (1 << 30) + b"1", 1), "more than 1,073,741,824 char"),
     ("run.jsonl.gz", gzip.compress(b"x" * (1 << 29), 1), "line 1: more than 268,435,456 char"),
     ("run.jsonl", '{"query_id": "q0"}', "missing columns doc_id, score"),
+    ("run.jsonl", lines(PAIR).replace("}", "},"), "run.jsonl, line 1: not JSON"),
+    ("run.jsonl", json.dumps([PAIR]), "not a JSON object but list"),
+    ("run.jsonl", lines(PAIR).replace("}", ', "score": 2}'), "'score' occurs twice"),
+    ("run.jsonl", lines(PAIR | {"doc_id": 12.0}), "doc_id is 12.0; expected an id"),
+    ("run.jsonl", lines(PAIR | {"doc_id": "\ud800"}), "half of a surrogate pair"),
+    ("run.jsonl", b"q1\0", "found binary data"),
+    ("run.jsonl", lines(PAIR).encode("utf-16"), "found UTF-16 text, expected a text file in UTF-8"),
+    ("run.jsonl", '{"query_id": "caf\xe9"}'.encode("latin1"), "run.jsonl, line 1: not UTF-8 text"),
     ("run.jsonl", '{"query_id": "q0", "qid": "q1", "doc_id": "d", "score": 1}',
      "query_id and qid both mean the column query_id"),
     ("run.jsonl", '{"query_id": ["q0"], "doc_id": "d", "score": 1}', "expected an id"),
