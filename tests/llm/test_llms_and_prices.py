@@ -110,14 +110,6 @@ def test_settings_that_cannot_work_are_refused(changes, words):
         LlmSettings(**{"backend": "openai", "model": "m"} | changes)
 
 
-@pytest.mark.parametrize("value", ["sk-\u00e9t\u00e9", "sk-one\ntwo"])
-def test_invalid_key_for_a_header_is_refused_without_showing_it(monkeypatch, value):
-    monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(InputError, match=r"SOME_KEY.*copy the key anew") as caught:
-        Secret.from_environment("SOME_KEY")
-    assert value not in str(caught.value)
-
-
 @pytest.mark.parametrize("key", ["api_key_env", "key_env"])
 def test_unset_variable_is_reported_with_its_config_key(monkeypatch, key):
     monkeypatch.delenv("SOME_KEY", raising=False)
