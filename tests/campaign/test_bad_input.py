@@ -653,13 +653,7 @@ def rows(change: Callable[[pa.Table], pa.Table]) -> int:
 # --- every case above ------------------------------------------------------------------------
 
 
-KINDS = {
-    score: SCORE,
-    documents: DOCUMENTS,
-    config: CONFIGS,
-    record: RECORDS,
-    rows: TABLES,
-}
+KINDS = {score: SCORE, documents: DOCUMENTS, config: CONFIGS, record: RECORDS, rows: TABLES}
 CASES = [(kind, *case) for kind, cases in KINDS.items() for case in cases]
 
 

@@ -128,12 +128,7 @@ def test_accounts_models_and_revisions_in_an_address_are_no_keys(address):
         {"query_prompt": "risk-adjusted-returns-of-funds: "},
         {"revision": "0123456789abcdef0123456789abcdef01234567"},
         {"checkpoint": "sk-multilingual-e5-base-finetuned"},
-        {
-            "paths": [
-                "data/sk-wikipedia-passages-2024/a.jsonl",
-                "pa-wikipedia_articles_20240101",
-            ]
-        },
+        {"paths": ["data/sk-wikipedia-passages-2024/a.jsonl", "pa-wikipedia_articles_20240101"]},
         {"name": "org/hf_documentation_dump", "chat_template_kwargs": {"think_end_token": "</t>"}},
         {"pad_token": "<pad>", "arguments": ["--reasoning-start-token", "<think>"]},
     ],

@@ -5,13 +5,7 @@ from pydantic import ValidationError
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.sections import (
-    LlmSettings,
-    Price,
-    load_llms,
-    load_prices,
-    price_of,
-)
+from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.usage import Usage
 from psibench.plan.config import load_config
 

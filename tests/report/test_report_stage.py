@@ -9,13 +9,7 @@ import jobs
 import polars as pl
 import pytest
 from report_tables import frame
-from verification_tables import (
-    MARGIN_FACTS,
-    MODELS,
-    POSQ_FACTS,
-    audit,
-    verified_input,
-)
+from verification_tables import MARGIN_FACTS, MODELS, POSQ_FACTS, audit, verified_input
 
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE

@@ -123,10 +123,7 @@ def test_pages_are_kept_when_a_sample_is_drawn():
     write_pdf("d/a.pdf", ["one two"], ["three"])
     Path("d/b.txt").write_text("four five six")
     section = sample_params(
-        FilesSource(kind="files", paths=["d"]),
-        None,
-        Sample(edges=[0, 9]),
-        length_tokenizer="words",
+        FilesSource(kind="files", paths=["d"]), None, Sample(edges=[0, 9]), length_tokenizer="words"
     )
     paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
     jobs.run(run_sample, {}, paths, domains={"law": section})
@@ -159,11 +156,7 @@ def test_files_without_text_are_left_out_and_listed(caplog):
         ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy without a password"),
         ("f.docx", {"a.txt": "x"}, "not a readable Word document (Could not find main document"),
         ("f.docx", {"word/document.xml": "<w:document"}, "not a readable Word document ("),
-        (
-            "f.docx",
-            {"word/document.xml": " " * 9001},
-            "bytes when unpacked, the limit is 9,000",
-        ),
+        ("f.docx", {"word/document.xml": " " * 9001}, "bytes when unpacked, the limit is 9,000"),
         ("f.html", b"\x00\x01", "found binary data, expected an HTML page"),
         ("f.html", b"<b>" * 9000, "the HTML is nested too deeply"),
         ("f.html", b"<p> </p>", "every document is empty; expected text"),
