@@ -12,6 +12,7 @@ import os
 import random
 import resource
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -678,23 +679,26 @@ def test_bad_input_is_refused_by_name_and_good_accepted(capsys, case):
 # --- the answer store, a full disk ------------------------------------------------------------
 
 
-@pytest.fixture
+@contextmanager
 def full_disk():
     """No file may grow beyond a few bytes: what writes gets an error of the system."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:  # before pytest writes its own output
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys):
     folder = tmp_path / "b" / "data" / "eng-Latn"
     write_texts(folder, questions={"q1": "who?", "q2": "where?"}, domain="law")
     write_domains({"law": ROWS}, folder / "qrels.parquet", QRELS_TABLE, provenance=SOURCE)
     assert run("export", tmp_path / "b", tmp_path / "sound", "--licence", "cc0-1.0") == OK
     capsys.readouterr()
-    request.getfixturevalue("full_disk")
-    assert run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0") == REFUSED
+    with full_disk():
+        code = run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0")
+    assert code == REFUSED
     said = capsys.readouterr().err
     assert "cannot read or write" in said
     assert said.count("\n") == 1
