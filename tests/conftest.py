@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a worker a core: torch and BLAS read it at import
 # The engine that is faster on a machine is measured: no test may depend on it (test_compiled does).
 os.environ.setdefault("PSIBENCH_ENGINE", "torch")

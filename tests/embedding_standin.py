@@ -2,17 +2,15 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from threaded_server import ThreadedServer
 
 from psibench.llm.standin.completion import BadRequestError
-from psibench.llm.standin.server import DIM, embed, serving
-
-START_S = 20.0
+from psibench.llm.standin.server import DIM, embed
 
 
 @dataclass(frozen=True)
@@ -180,31 +178,9 @@ class EmbeddingStandIn:
         )
 
 
-class EmbeddingServer:
-    """Serves a stand-in from a thread of its own; use as a context manager."""
-
-    def __init__(self, stand_in: EmbeddingStandIn) -> None:
-        self.stand_in = stand_in
-        self.address = ""
-        self._over, self._is_up = asyncio.Event(), threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+class EmbeddingServer(ThreadedServer):
+    """Serves a stand-in that answers in the four styles."""
 
     def url(self, style: str) -> str:
         """Return the address that texts are posted to."""
-        return self.address + STYLES[style].path
-
-    def __enter__(self) -> "EmbeddingServer":
-        self._thread.start()
-        self._is_up.wait(START_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(START_S)
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        async with serving(self.stand_in) as url:
-            self.address = url.removesuffix("/v1")
-            self._is_up.set()
-            await self._over.wait()
+        return self.address.removesuffix("/v1") + STYLES[style].path

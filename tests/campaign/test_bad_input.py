@@ -12,6 +12,7 @@ import os
 import random
 import resource
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -29,8 +30,12 @@ from psibench.tables.schemas import QRELS as QRELS_TABLE
 
 pytestmark = pytest.mark.timeout(300)  # a hang; a case takes a second at most on an idle machine
 
-OK = 0
-REFUSED = 2
+OK, REFUSED = 0, 2
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def run(*argv: object) -> int:
@@ -39,6 +44,10 @@ def run(*argv: object) -> int:
         return main([str(word) for word in argv])
     except SystemExit as stopped:  # argparse
         return int(stopped.code or 0)
+
+
+def write(name: str, content: str | bytes) -> None:
+    Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 def parquet(**columns: object) -> bytes:
@@ -73,6 +82,7 @@ QUERIES = [
 ]
 QRELS = "query-id\tcorpus-id\tscore\n" + "".join(f"q{n}\td{n}\t1\n" for n in range(4))
 RUN = "".join(f"q{n} Q0 d{n} 1 2.5 r\nq{n} Q0 x 2 1.5 r\n" for n in range(4))
+PAIR = {"query_id": "q0", "doc_id": "d0", "score": 1}
 
 BAD_NUMBERS = ("1_0", "\u0661", "0x10", "high", "1,5", "1e", "+", "9" * 5000, "1e999")
 
@@ -154,6 +164,14 @@ SCORE = [
     ("run.json.gz", gzip.compress(b" " * (1 << 30) + b"1", 1), "more than 1,073,741,824 char"),
     ("run.jsonl.gz", gzip.compress(b"x" * (1 << 29), 1), "line 1: more than 268,435,456 char"),
     ("run.jsonl", '{"query_id": "q0"}', "missing columns doc_id, score"),
+    ("run.jsonl", lines(PAIR).replace("}", "},"), "run.jsonl, line 1: not JSON"),
+    ("run.jsonl", json.dumps([PAIR]), "not a JSON object but list"),
+    ("run.jsonl", lines(PAIR).replace("}", ', "score": 2}'), "'score' occurs twice"),
+    ("run.jsonl", lines(PAIR | {"doc_id": 12.0}), "doc_id is 12.0; expected an id"),
+    ("run.jsonl", lines(PAIR | {"doc_id": "\ud800"}), "half of a surrogate pair"),
+    ("run.jsonl", b"q1\0", "found binary data"),
+    ("run.jsonl", lines(PAIR).encode("utf-16"), "found UTF-16 text, expected a text file in UTF-8"),
+    ("run.jsonl", '{"query_id": "caf\xe9"}'.encode("latin1"), "run.jsonl, line 1: not UTF-8 text"),
     ("run.jsonl", '{"query_id": "q0", "qid": "q1", "doc_id": "d", "score": 1}',
      "query_id and qid both mean the column query_id"),
     ("run.jsonl", '{"query_id": ["q0"], "doc_id": "d", "score": 1}', "expected an id"),
@@ -246,20 +264,15 @@ SCORE = [
 ]  # fmt: skip
 
 
-def names(cases: list) -> list[str]:
-    """Name cases by number, file and words."""
-    return [f"{n}-{case[0]}-{str(case[-1])[:40]}" for n, case in enumerate(cases)]
-
-
-def score(folder: Path, name: str, content: str | bytes) -> int:
+def score(name: str, content: str | bytes) -> int:
     """Score good files but for one, which takes the place of its kind."""
     files = {"queries": "queries.jsonl", "qrels": "qrels.tsv", "run": "run.trec"}
     for kind, text in (("queries", lines(*QUERIES)), ("qrels", QRELS), ("run", RUN)):
-        (folder / files[kind]).write_text(text)
+        Path(files[kind]).write_text(text)
     files[name.partition(".")[0]] = name
-    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    given = [word for kind, file in files.items() for word in (f"--{kind}", folder / file)]
-    options = ("--buckets", "thirds", "--metrics", "mrr@10", "--out", folder / "out")
+    write(name, content)
+    given = [word for kind, file in files.items() for word in (f"--{kind}", file)]
+    options = ("--buckets", "thirds", "--metrics", "mrr@10", "--out", "out")
     return run("score", *given, *options)
 
 
@@ -274,27 +287,15 @@ GOOD: dict[str, str | bytes] = {
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", GOOD)
-def test_any_damage_is_refused_or_accepted(tmp_path, capsys, name, seed):
+def test_any_damage_is_refused_or_accepted(capsys, name, seed):
     rng, content = random.Random(f"{name} {seed}"), GOOD[name]
     data = bytearray(content if isinstance(content, bytes) else content.encode())
     for _ in range(rng.choice((1, 1, 2, 3))):
         place, length = rng.randrange(len(data)), rng.choice((1, 2, 16))
         new = rng.choice((b"", b"\0", b"\xff", b"-", b"9" * 400, b"[", b"null", b"\xed\xa0\x80"))
         data[place : place + length] = new + bytes(data[place : place + length]) * rng.randrange(3)
-    assert score(tmp_path, name, bytes(data)) in (OK, REFUSED)
+    assert score(name, bytes(data)) in (OK, REFUSED)
     assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("name", "content", "words"), SCORE, ids=names(SCORE))
-def test_score(tmp_path, capsys, name, content, words):
-    code = score(tmp_path, name, content)
-    said = capsys.readouterr().err
-    warned = words is not None and words in said and "warning: " in said
-    assert code == (OK if words is None or warned else REFUSED), said
-    assert (words or "") in said
-    if code == REFUSED:
-        assert said.count("\n") == 1
-        assert not (tmp_path / "out").exists()
 
 
 # --- documents of a source -------------------------------------------------------------------
@@ -355,16 +356,10 @@ def check_source(name: str) -> int:
     return run("check", "c.yaml")
 
 
-@pytest.mark.parametrize(("name", "content", "words"), DOCUMENTS, ids=names(DOCUMENTS))
-def test_documents_of_a_source(tmp_path, monkeypatch, capsys, name, content, words):
-    """As `psibench check` reads them for a config."""
-    monkeypatch.chdir(tmp_path)
-    data = content if isinstance(content, bytes) else content.encode()
-    Path(name).write_bytes(data)
-    code = check_source(name)
-    said = capsys.readouterr().err
-    assert code == (OK if words is None else REFUSED), said
-    assert (words or "") in said
+def documents(name: str, content: str | bytes) -> int:
+    """Check a config of a source with one file."""
+    write(name, content)
+    return check_source(name)
 
 
 # --- what is no plain file -------------------------------------------------------------------
@@ -402,8 +397,7 @@ def test_what_is_no_plain_file(tmp_path, capsys, place, name):
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", ["x.jsonl", "x.txt", "x.parquet", "x.json"])
-def test_a_source_that_is_no_plain_file(tmp_path, monkeypatch, capsys, place, name):
-    monkeypatch.chdir(tmp_path)
+def test_a_source_that_is_no_plain_file(capsys, place, name):
     PLACES[place](Path(name))
     code = check_source(name)
     printed = capsys.readouterr()
@@ -425,8 +419,7 @@ FILE_NAMES = [
 @pytest.mark.parametrize(
     ("name", "data", "words"), FILE_NAMES, ids=map(str, range(len(FILE_NAMES)))
 )
-def test_the_name_of_a_file(tmp_path, monkeypatch, capsys, name, data, words):
-    monkeypatch.chdir(tmp_path)
+def test_the_name_of_a_file(capsys, name, data, words):
     os.makedirs(os.path.dirname(b"d/" + name))
     with open(b"d/" + name, "wb") as stream:
         stream.write(data)
@@ -510,18 +503,9 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("content", "words"), CONFIGS, ids=[f"{n}-{case[-1]}" for n, case in enumerate(CONFIGS)]
-)
-def test_a_config(tmp_path, monkeypatch, capsys, content, words):
-    monkeypatch.chdir(tmp_path)
-    data = content if isinstance(content, bytes) else content.encode()
-    Path("c.yaml").write_bytes(data)
-    code = run("check", "c.yaml")
-    said = capsys.readouterr().err
-    assert code == (OK if words is None else REFUSED), said
-    assert (words or "") in said
-    assert "secret" not in said.replace("secrets", "")
+def config(content: str | bytes) -> int:
+    write("c.yaml", content)
+    return run("check", "c.yaml")
 
 
 @pytest.mark.parametrize("value", ["x", {"a": "x"}], ids=["lists", "mappings"])
@@ -620,26 +604,21 @@ RECORDS = [
 ]
 
 
-@pytest.fixture
-def qrels(tmp_path) -> Path:
+def qrels() -> Path:
     made = Provenance("build", 1, params={"seed": 42}, queries_by="people")
-    write_table(ROWS, tmp_path / "qrels.parquet", QRELS_TABLE, provenance=made)
-    return tmp_path / "qrels.parquet"
+    write_table(ROWS, "qrels.parquet", QRELS_TABLE, provenance=made)
+    return Path("qrels.parquet")
 
 
-@pytest.mark.parametrize(("change", "words"), RECORDS, ids=[str(n) for n in range(len(RECORDS))])
-def test_the_record_of_a_table(qrels, capsys, change, words):
-    changed(qrels, change)
-    code = run("check", qrels)
-    printed = capsys.readouterr()
-    assert code == (OK if words is None else REFUSED), printed.err
-    assert (words or "") in printed.err
-    assert "\x1b" not in printed.out
+def record(change: Callable[[dict], object]) -> int:
+    """Check a table whose record is another."""
+    changed(qrels(), change)
+    return run("check", "qrels.parquet")
 
 
-def test_a_record_s_text_is_one_line_of_what_is_printed(qrels, capsys):
-    changed(qrels, lambda r: r | {"queries_by": "people\n  table: corpus\u2028\x1b[31m"})
-    assert run("check", qrels) == OK
+def test_a_record_s_text_is_one_line_of_what_is_printed(capsys):
+    changed(qrels(), lambda r: r | {"queries_by": "people\n  table: corpus\u2028\x1b[31m"})
+    assert run("check", "qrels.parquet") == OK
     printed = capsys.readouterr().out
     assert r'queries_by: "people\n  table: corpus\u2028\u001b[31m"' in printed
     assert printed.count("table: ") == 2
@@ -665,36 +644,61 @@ def column(table: pa.Table, name: str, values: object) -> pa.Table:
     return table.set_column(place, name, pa.array(values) if isinstance(values, list) else values)
 
 
-@pytest.mark.parametrize(("change", "words"), TABLES, ids=[str(n) for n in range(len(TABLES))])
-def test_the_rows_of_a_table(qrels, capsys, change, words):
-    old = pq.read_table(qrels)
-    pq.write_table(change(old).replace_schema_metadata(old.schema.metadata), qrels)
-    code = run("check", qrels)
-    said = capsys.readouterr().err
-    assert code == (OK if words is None else REFUSED), said
+def rows(change: Callable[[pa.Table], pa.Table]) -> int:
+    """Check a table whose rows are others under its record."""
+    old = pq.read_table(qrels())
+    pq.write_table(change(old).replace_schema_metadata(old.schema.metadata), "qrels.parquet")
+    return run("check", "qrels.parquet")
+
+
+# --- every case above ------------------------------------------------------------------------
+
+
+KINDS = {score: SCORE, documents: DOCUMENTS, config: CONFIGS, record: RECORDS, rows: TABLES}
+CASES = [(kind, *case) for kind, cases in KINDS.items() for case in cases]
+
+
+@pytest.mark.parametrize(
+    "case", CASES, ids=[f"{c[0].__name__}-{n}-{str(c[-1])[:40]}" for n, c in enumerate(CASES)]
+)
+def test_bad_input_is_refused_by_name_and_good_accepted(capsys, case):
+    kind, *given, words = case
+    code = kind(*given)
+    printed = capsys.readouterr()
+    said = printed.err
+    warned = kind is score and words is not None and words in said and "warning: " in said
+    assert code == (OK if words is None or warned else REFUSED), said
     assert (words or "") in said
+    assert "\x1b" not in printed.out
+    assert "secret" not in said.replace("secrets", "")
+    if code == REFUSED and kind is score:
+        assert said.count("\n") == 1
+        assert not Path("out").exists()
 
 
 # --- the answer store, a full disk ------------------------------------------------------------
 
 
-@pytest.fixture
+@contextmanager
 def full_disk():
     """No file may grow beyond a few bytes: what writes gets an error of the system."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:  # before pytest writes its own output
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys, request):
+def test_an_export_to_a_full_disk_leaves_nothing(tmp_path, capsys):
     folder = tmp_path / "b" / "data" / "eng-Latn"
     write_texts(folder, questions={"q1": "who?", "q2": "where?"}, domain="law")
     write_domains({"law": ROWS}, folder / "qrels.parquet", QRELS_TABLE, provenance=SOURCE)
     assert run("export", tmp_path / "b", tmp_path / "sound", "--licence", "cc0-1.0") == OK
     capsys.readouterr()
-    request.getfixturevalue("full_disk")
-    assert run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0") == REFUSED
+    with full_disk():
+        code = run("export", tmp_path / "b", tmp_path / "out", "--licence", "cc0-1.0")
+    assert code == REFUSED
     said = capsys.readouterr().err
     assert "cannot read or write" in said
     assert said.count("\n") == 1

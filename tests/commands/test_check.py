@@ -208,13 +208,6 @@ def test_all_texts_that_cannot_be_read_are_told_at_once(tmp_path, capsys):
     assert "config key benchmarks.b.source: " in printed
 
 
-def test_a_secret_in_a_config_is_refused_and_not_shown(tmp_path, capsys):
-    config = {"registry": {"m": {"api_key": "open sesame"}}}
-    printed = refusal(capsys, "check", write_config(tmp_path, config))
-    assert "registry.m.api_key: holds a secret" in printed
-    assert "sesame" not in printed
-
-
 MISSING = {"backend": "sentence-transformers", "checkpoint": "./not/there", "max_tokens": 64}
 
 

@@ -108,10 +108,7 @@ def test_clusters_of_any_system_are_the_units(compare):
     n_queries = 3 * N_DOCUMENTS
     known = {"cluster": pl.Series([f"article {i // 3 % 12}" for i in range(n_queries)])}
     one, other = base_scores(), noisy(base_scores(), 1)
-    both = [
-        compare(table(one, **known), table(other)),
-        compare(table(one), table(other, **known)),
-    ]
+    both = [compare(table(one, **known), table(other)), compare(table(one), table(other, **known))]
     assert both[0] == both[1]
     assert f"{n_queries} queries on {N_DOCUMENTS} documents in 12 clusters" in both[0]
     assert both[0] != compare(table(one), table(other))

@@ -128,12 +128,7 @@ def test_accounts_models_and_revisions_in_an_address_are_no_keys(address):
         {"query_prompt": "risk-adjusted-returns-of-funds: "},
         {"revision": "0123456789abcdef0123456789abcdef01234567"},
         {"checkpoint": "sk-multilingual-e5-base-finetuned"},
-        {
-            "paths": [
-                "data/sk-wikipedia-passages-2024/a.jsonl",
-                "pa-wikipedia_articles_20240101",
-            ]
-        },
+        {"paths": ["data/sk-wikipedia-passages-2024/a.jsonl", "pa-wikipedia_articles_20240101"]},
         {"name": "org/hf_documentation_dump", "chat_template_kwargs": {"think_end_token": "</t>"}},
         {"pad_token": "<pad>", "arguments": ["--reasoning-start-token", "<think>"]},
     ],
@@ -169,10 +164,17 @@ def test_a_secret_is_refused_before_anything_else_is_shown():
     assert HIDDEN not in str(raised.value)
 
 
-@pytest.mark.parametrize("value", ["", "k\u00e9y-of-a-server", "key\x07of-a-server"])
-def test_a_key_that_no_server_has_is_refused_without_showing_it(value, monkeypatch):
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("", ""),
+        *((key, ".*copy the key anew") for key in ("k\u00e9y-of-a-server", "key\x07of-a-server")),
+        ("sk-one\ntwo-of-a-server", ".*copy the key anew"),
+    ],
+)
+def test_a_key_that_no_server_has_is_refused_without_showing_it(value, said, monkeypatch):
     monkeypatch.setenv("MY_KEY", value)
-    with pytest.raises(InputError, match="environment variable MY_KEY") as raised:
+    with pytest.raises(InputError, match=f"environment variable MY_KEY{said}") as raised:
         Secret.from_environment("MY_KEY")
     assert "of-a-server" not in str(raised.value)
 

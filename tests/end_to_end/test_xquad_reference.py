@@ -1,16 +1,12 @@
 """XQuAD through the whole chain gives the values the published protocol gives."""
 
-import os
 from pathlib import Path
 from typing import Any
 
+import jobs
 import numpy as np
 import polars as pl
 import pytest
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-
-import jobs
 
 from psibench.config.registry import load_registry
 from psibench.config.sections import Uncertainty

@@ -5,12 +5,7 @@ import pytest
 from filter_tables import Folder, candidate
 from jobs import run
 
-from psibench.filters.audit import (
-    audit_sample,
-    run_audit_pairs,
-    run_audit_table,
-    wilson_interval,
-)
+from psibench.filters.audit import audit_sample, run_audit_pairs, run_audit_table, wilson_interval
 from psibench.text.segments import POSITIONS
 
 Y, N = True, False

@@ -94,11 +94,7 @@ class Chain(Folder):
             self.scores.append(scores)
         run(
             run_negatives,
-            {
-                **self.raw("qrels", "queries"),
-                "recall": self.path("recall"),
-                "scores": self.scores,
-            },
+            {**self.raw("qrels", "queries"), "recall": self.path("recall"), "scores": self.scores},
             {"negatives": self.path("negatives")},
             section=self.section.panel(),
         )
@@ -110,11 +106,7 @@ class Chain(Folder):
         for number, judge in enumerate(self.section.judges if grades else (), start=1):
             run(
                 run_judge_pairs,
-                {
-                    **self.raw("corpus", "queries"),
-                    "negatives": self.path("negatives"),
-                    **judged,
-                },
+                {**self.raw("corpus", "queries"), "negatives": self.path("negatives"), **judged},
                 {"pairs": self.path(f"{judge}_pairs")},
                 section=self.section.removal(),
             )

@@ -180,13 +180,7 @@ def fineweb(folder, positions, *, balance) -> Chain:
     return Chain(folder, VerifyAgreement(rerankers=["one"], balance=balance), rows)
 
 
-FIVE = {
-    "b1": ["beginning"],
-    "b2": ["beginning"],
-    "m1": ["middle"],
-    "e1": ["end"],
-    "e2": ["end"],
-}
+FIVE = {"b1": ["beginning"], "b2": ["beginning"], "m1": ["middle"], "e1": ["end"], "e2": ["end"]}
 
 
 def test_agreement_then_balancing_are_two_stages(tmp_path):

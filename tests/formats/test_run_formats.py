@@ -89,10 +89,7 @@ def test_a_headerless_tsv_of_ranks_is_msmarcos(tmp_path, name):
     assert list(doubts(found)) == []
 
 
-@pytest.mark.parametrize(
-    "numbers",
-    [(3, 2, 1), (1, 1, 2), (10, 20, 30), (1, 1.5, 2)],
-)
+@pytest.mark.parametrize("numbers", [(3, 2, 1), (1, 1, 2), (10, 20, 30), (1, 1.5, 2)])
 def test_headerless_scores_are_not_read_as_ranks(tmp_path, numbers):
     rows = [f"q{i % 2}\td{i}\t{1 + i // 2}" for i in range(4)]
     rows += [f"q2\td{i}\t{number}" for i, number in enumerate(numbers)]

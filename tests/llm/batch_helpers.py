@@ -1,44 +1,29 @@
 """A stand-in with batches in a thread, and runs of the batch backend."""
 
-import asyncio
 import json
-import threading
 
 from faulty_standin import HEADER, Imperfections
 from llm_helpers import MODEL, Run
 from standin_batches import BatchStandIn
+from threaded_server import ThreadedServer
 
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import OutcomeSink
 from psibench.llm.batch import ask_batches
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
-from psibench.llm.standin.server import serving
 
 
-class Server:
-    """A stand-in in a separate thread, on a free or given port."""
+class Server(ThreadedServer):
+    """A stand-in with batches, on a free or given port."""
 
     def __init__(self, faults="", *, port=0):
-        self.stand_in, self.url, self._port = BatchStandIn(), "", port
+        super().__init__(BatchStandIn(), port=port)
         self.stand_in.imperfections = Imperfections.parse(faults)
-        self._started, self._loop = threading.Event(), None
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True)
 
-    async def _serve(self):
-        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(self.stand_in, port=self._port) as self.url:
-            self._started.set()
-            await self._over.wait()
-
-    def __enter__(self):
-        self._thread.start()
-        assert self._started.wait(10)
-        return self
-
-    def __exit__(self, *_):
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(10)
+    @property
+    def url(self) -> str:
+        return self.address
 
     @property
     def n_requests(self) -> int:

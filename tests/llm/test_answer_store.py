@@ -68,14 +68,6 @@ def test_an_answer_is_read_as_it_was_stored(tmp_path, is_closed):
     assert AnswerStore(tmp_path / "none").get(KEYS[3]) is None
 
 
-def test_keys_with_a_common_prefix_are_distinguished(tmp_path):
-    alike = [replace(answer(number), key="ab" * 8 + 48 * f"{number}") for number in range(3)]
-    with AnswerStore(tmp_path) as store:
-        for one in alike[:2]:
-            store.add(one)
-    assert [AnswerStore(tmp_path).get(one.key) for one in alike] == [*alike[:2], None]
-
-
 def test_log_of_the_previous_version_is_read_and_extended(tmp_path):
     before = tmp_path / "answers-20260101T000000Z-host-1-00000000.jsonl"
     before.write_text(OF_TODAY_BEFORE)
@@ -128,21 +120,6 @@ def test_changed_byte_loses_one_answer_with_a_warning(tmp_path, caplog, place):
     path.write_bytes(b"\n".join([lines[0], bytes(middle), lines[2], b""]))
     assert found(tmp_path) == [0, 2]
     assert f"{path}: 1 damaged lines; their requests are sent again" in caplog.text
-
-
-def test_index_is_used_only_for_unchanged_logs(tmp_path):
-    begun(tmp_path, range(6)).close()
-    log = only(tmp_path, "*.jsonl")
-    whole = log.read_bytes()
-    lines = whole.splitlines(keepends=True)
-    log.write_bytes(b"".join([*lines[:2], *lines[3:]]))  # one goes from the middle
-    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 3, 4, 5], used(5))
-    log.write_bytes(whole)  # out of a backup
-    assert (found(tmp_path), AnswerStore(tmp_path).usage()) == ([0, 1, 2, 3, 4, 5], used(6))
-    log.write_bytes(whole.replace(b'"sum":"', b'"sun":"', 1))
-    assert found(tmp_path) == [1, 2, 3, 4, 5]
-    log.write_bytes(whole)
-    assert found(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
 def test_incomplete_line_is_found_once_complete(tmp_path):
@@ -202,24 +179,6 @@ def test_unreadable_log_is_refused(tmp_path):
     log.symlink_to(log)
     with pytest.raises(InputError, match=f"{log}: cannot be read"):
         AnswerStore(tmp_path).get(KEYS[0])
-
-
-def test_a_write_that_fails_halfway_leaves_no_trace(tmp_path, monkeypatch):
-    store = begun(tmp_path, [0])
-    write = os.write
-
-    def half(handle, data):
-        if len(data) > 100:
-            return write(handle, data[:100])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", half)
-    with pytest.raises(OSError, match="No space"):
-        store.add(answer(1, "x" * 40))
-    monkeypatch.setattr(os, "write", write)
-    store.add(answer(2))
-    assert found(tmp_path) == [0, 2]
-    assert store.get(KEYS[2]) == answer(2)
 
 
 @pytest.mark.parametrize(("every_s", "n_calls"), [(0, 3), (3600, 0)])

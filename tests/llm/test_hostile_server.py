@@ -123,21 +123,20 @@ def test_unparsable_body_is_one_failed_try(tmp_path, body):
 )
 def test_content_that_would_take_forever_is_malformed_soon(tmp_path, content):
     choice = {"message": {"content": content}, "finish_reason": "stop"}
-    started = time.monotonic()
+    started = time.thread_time()  # of the processor: others on the machine do not count
     run = ask(items(1), tmp_path, server=ScriptedServer(completion(choices=[choice])))
     assert (run.error, run.statuses) == (None, {"ok": 1})  # the second reply is
     assert run.outcomes[0].n_reasks == 1
-    assert time.monotonic() - started < 60  # a slow version took 70 s for the fences
+    assert time.thread_time() - started < 60  # a slow version took 70 s for the fences
 
 
+@pytest.mark.timeout(300)  # a wait as long as asked for never ends
 @pytest.mark.parametrize("value", [400 * "9", "Fri, 31 Dec 9999 23:59:59 GMT"])
 def test_extreme_retry_after_does_not_hang_the_run(tmp_path, value):
     server = ScriptedServer(*4 * [(429, "rate_limit_exceeded", {"Retry-After": value})])
-    started = time.monotonic()
     run = ask(items(1), tmp_path, server=server, chosen=settings(max_tries=3))
     assert run.statuses == {"failed": 1}
     assert "http_429" in run.outcomes[0].reason
-    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize("status", [301, 308])

@@ -5,13 +5,7 @@ from pydantic import ValidationError
 
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.sections import (
-    LlmSettings,
-    Price,
-    load_llms,
-    load_prices,
-    price_of,
-)
+from psibench.llm.sections import LlmSettings, Price, load_llms, load_prices, price_of
 from psibench.llm.usage import Usage
 from psibench.plan.config import load_config
 
@@ -108,14 +102,6 @@ def test_shipped_models_have_valid_sampling_for_their_servers():
 def test_settings_that_cannot_work_are_refused(changes, words):
     with pytest.raises(ValidationError, match=words):
         LlmSettings(**{"backend": "openai", "model": "m"} | changes)
-
-
-@pytest.mark.parametrize("value", ["sk-\u00e9t\u00e9", "sk-one\ntwo"])
-def test_invalid_key_for_a_header_is_refused_without_showing_it(monkeypatch, value):
-    monkeypatch.setenv("SOME_KEY", value)
-    with pytest.raises(InputError, match=r"SOME_KEY.*copy the key again") as caught:
-        Secret.from_environment("SOME_KEY")
-    assert value not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["api_key_env", "key_env"])

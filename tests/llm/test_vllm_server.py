@@ -15,12 +15,7 @@ from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings
 from psibench.stopping import STOPPED_STATUS
 from psibench.vllm import server as vllm_module
-from psibench.vllm.server import (
-    VllmProcess,
-    exceptions_in,
-    http_get,
-    vllm_command,
-)
+from psibench.vllm.server import VllmProcess, exceptions_in, http_get, vllm_command
 
 pytestmark = pytest.mark.processes
 

@@ -5,13 +5,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from psibench.errors import InputError
 from psibench.generate.base import LengthBuckets
-from psibench.metrics.buckets import (
-    assign,
-    bucket_scheme,
-    edges_of,
-    length_bucket,
-    relative_bin,
-)
+from psibench.metrics.buckets import assign, bucket_scheme, edges_of, length_bucket, relative_bin
 
 
 def pairs(frame: pl.DataFrame, name: str) -> list[tuple[int, int]]:

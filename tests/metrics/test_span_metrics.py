@@ -66,12 +66,7 @@ def test_evidence_in_the_first_chunks(span, several, expected):
     for k, values in expected.items():
         names = [f"span-recall@{k}", f"span-whole@{k}", f"span-in-chunk@{k}", "mrr@10"]
         found = score_queries(
-            run,
-            chunks,
-            queries(span, several),
-            pl.DataFrame(QRELS),
-            metrics=names,
-            domain="all",
+            run, chunks, queries(span, several), pl.DataFrame(QRELS), metrics=names, domain="all"
         )
         assert found.columns[-4:] == names
         # q's document is found by its best chunk; nothing is found for p.
@@ -80,9 +75,7 @@ def test_evidence_in_the_first_chunks(span, several, expected):
 
 
 def test_a_document_without_places_is_one_chunk():
-    run, chunks = rank_run(
-        pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]}),
-    )
+    run, chunks = rank_run(pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]}))
     assert chunks is None
     found = span_metrics(run, queries([20, 40]), pl.DataFrame(QRELS), metrics=["span-in-chunk@1"])
     assert found.rows() == [("q", 1.0), ("p", 0.0)]

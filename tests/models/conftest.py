@@ -1,14 +1,10 @@
 """The tiny checkpoints, made once a session, and the embedded real one."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 from stored_networks import network
 from tiny_checkpoints import VOCABULARY, entry_of, save_bert, save_tokenizer
 

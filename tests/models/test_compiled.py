@@ -5,9 +5,12 @@ import logging
 import os
 import signal
 import sys
+from types import SimpleNamespace
 
 import numpy as np
+import openvino.frontend
 import pytest
+import torch
 import transformers
 from encoder_references import vectors_of
 from tiny_checkpoints import entry_of
@@ -56,35 +59,45 @@ def test_gradients_come_from_torch(tiny_bert, engines, monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
-def test_damaged_cache_of_a_network_is_rebuilt(tiny_bert, engines, monkeypatch):
-    convert, made = compiled._converted, []
-    monkeypatch.setattr(compiled, "_converted", lambda *asked: made.append(None) or convert(*asked))
-    for _ in range(2):
-        assert load(tiny_bert, monkeypatch).compiled is not None
-    assert len(made) == 1
-    (kept,) = engines.iterdir()  # nothing half-written beside it
+@pytest.fixture
+def converting(monkeypatch):
+    """Count conversions by OpenVINO; they raise ``error`` if it is set."""
+    manager, seen = openvino.frontend.FrontEndManager, SimpleNamespace(n=0, error=None)
+
+    def counted():
+        seen.n += 1
+        if seen.error:
+            raise seen.error
+        return manager()
+
+    monkeypatch.setattr(openvino.frontend, "FrontEndManager", counted)
+    return seen
+
+
+def test_damaged_cache_of_a_network_is_rebuilt(tiny_bert, engines, monkeypatch, converting):
+    def conversions():
+        """Load twice: the second load finds the file of the first."""
+        before = converting.n
+        for _ in range(2):
+            assert load(tiny_bert, monkeypatch).compiled is not None
+        return converting.n - before
+
+    assert conversions() == 1
+    (kept,) = engines.iterdir()  # nothing half-written next to it
     (kept / "model.xml").write_text("<half", encoding="utf-8")
-    for _ in range(2):  # the second one finds the first one's file
-        assert load(tiny_bert, monkeypatch).compiled is not None
-    assert len(made) == 2
+    assert conversions() == 1
     (kept / "model.xml").unlink()  # a removal that was killed
-    for _ in range(2):
-        assert load(tiny_bert, monkeypatch).compiled is not None
-    assert len(made) == 3
+    assert conversions() == 1
 
 
-def test_a_network_that_openvino_cannot_run_is_tried_once(tiny_bert, engines, monkeypatch, caplog):
+def test_a_network_that_openvino_cannot_run_is_tried_once(
+    tiny_bert, engines, monkeypatch, caplog, converting
+):
     caplog.set_level(logging.INFO, logger="psibench")
-    made = []
-
-    def fail(*_):
-        made.append(None)
-        raise RuntimeError("no conversion rule\nfor: aten::mine")
-
-    monkeypatch.setattr(compiled, "_converted", fail)
+    converting.error = RuntimeError("no conversion rule\nfor: aten::mine")
     for _ in range(2):
         assert load(tiny_bert, monkeypatch).compiled is None
-    assert len(made) == 1
+    assert converting.n == 1
     (kept,) = engines.iterdir()
     first, again = [line for line in caplog.messages if line.startswith("engine torch: ")]
     assert first == "engine torch: openvino cannot run it: no conversion rule"
@@ -96,11 +109,10 @@ def test_unwritable_cache_is_ignored(tiny_bert, engines, monkeypatch):
     assert load(tiny_bert, monkeypatch).compiled is not None
 
 
-def test_lack_of_memory_is_not_recorded_for_later_jobs(tiny_bert, engines, monkeypatch):
-    convert = compiled._converted
-    monkeypatch.setattr(compiled, "_converted", lambda *_: (_ for _ in ()).throw(MemoryError("no")))
+def test_lack_of_memory_is_not_recorded_for_later_jobs(tiny_bert, engines, monkeypatch, converting):
+    converting.error = MemoryError("no")
     assert load(tiny_bert, monkeypatch).compiled is None
-    monkeypatch.setattr(compiled, "_converted", convert)
+    converting.error = None
     assert load(tiny_bert, monkeypatch).compiled is not None
     assert [path.name for path in next(engines.iterdir()).glob("*.xml")] == ["model.xml"]
 
@@ -157,12 +169,24 @@ def test_signals_are_handled_after_a_compiled_encoder_was_deleted(tiny_bert, eng
 
 
 @pytest.mark.parametrize(
-    "network",
+    ("network", "is_tried"),
     [
-        "Gemma3Config",  # in the config of its text model
-        "LongformerConfig",
-        "BigBirdConfig",
+        ("BertConfig", True),
+        ("Gemma3Config", False),  # in the config of its text model
+        ("LongformerConfig", False),
+        ("BigBirdConfig", False),
     ],
 )
-def test_windowed_attention_is_detected_from_the_config(network):
-    assert compiled._attends_in_parts(getattr(transformers, network)())
+def test_windowed_attention_is_never_compiled(network, is_tried, engines, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, logger="psibench")
+    monkeypatch.setenv("PSIBENCH_ENGINE", "auto")
+
+    class Configured(torch.nn.Linear):  # cannot be traced: a try is logged
+        config = getattr(transformers, network)()
+
+        def get_input_embeddings(self):
+            return torch.nn.Embedding(1, 1)
+
+    asked = {"dtype": "float32", "identity": network, "passes": None}
+    assert compiled.compile_network(Configured(2, 2), **asked) is None
+    assert ("openvino cannot run it" in caplog.text) == is_tried

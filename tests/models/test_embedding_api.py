@@ -12,21 +12,12 @@ from transformers import AutoTokenizer
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.encode.api import service_revision
-from psibench.encode.api_texts import (
-    load_api_texts,
-    tokenizer_identity,
-)
+from psibench.encode.api_texts import load_api_texts, tokenizer_identity
 from psibench.errors import InputError
 from psibench.llm import asking
 from psibench.llm.asking import run_workers
 from psibench.llm.connection import TryFailedError
-from psibench.llm.embeddings import (
-    EmbeddingClient,
-    pack,
-    read_tokens,
-    read_vectors,
-    values_at,
-)
+from psibench.llm.embeddings import EmbeddingClient, pack, read_tokens, read_vectors, values_at
 from psibench.llm.limits import Budget
 from psibench.llm.sections import Price
 from psibench.llm.standin.rules import word_vector
@@ -296,8 +287,7 @@ def test_refusal_is_reported_immediately_with_the_services_text():
     with EmbeddingServer(EmbeddingStandIn()) as server:
         entry = entry_of(url=server.url("cohere"), **fields)
         with pytest.raises(
-            InputError,
-            match=r"http_400: no_such_field: unknown field\. .*See docs/emb",
+            InputError, match=r"http_400: no_such_field: unknown field\. .*See docs/emb"
         ):
             ask(entry, [request(n) for n in range(9)])
     assert len(server.stand_in.asked) <= entry.concurrency

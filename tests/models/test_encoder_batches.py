@@ -84,11 +84,7 @@ def test_tokens_appended_by_the_tokenizer_are_not_doubled(load_kind):
 
 
 @pytest.mark.parametrize(
-    ("append", "message"),
-    [
-        ("w1", "must consist of"),
-        ("<eos>" * 40, "leaves none of the"),
-    ],
+    ("append", "message"), [("w1", "must consist of"), ("<eos>" * 40, "leaves none of the")]
 )
 def test_tokens_that_cannot_be_appended_are_refused(load_kind, append, message):
     with pytest.raises(InputError, match=message):

@@ -139,13 +139,14 @@ TOKENS = {"module_input_name": "token_embeddings"}
     "rest",
     [
         [modules.Pooling(32), lambda: dense(32, 12, bias=False)],
+        [modules.Pooling(32), lambda: dense(32, 16, activation_function=torch.nn.GELU())],
         [modules.Pooling(32), lambda: dense(32, 12, use_residual=True), modules.LayerNorm(12)],
         [lambda: dense(32, 12, **TOKENS), modules.Pooling(12), modules.Normalize()],
         [modules.Normalize(**TOKENS), modules.Pooling(32), modules.Dropout(0.9)],
         [modules.Pooling(32), modules.Normalize(), lambda: dense(32, 8), modules.Normalize()],
         [modules.Pooling(32, include_prompt=False)],
     ],
-    ids=["no bias", "residual", "of tokens", "unit tokens", "unit between", "no prompt"],
+    ids=["no bias", "gelu", "residual", "of tokens", "unit tokens", "unit between", "no prompt"],
 )
 def test_each_module_gives_the_librarys_vectors(save, load_tiny, rest):
     compare(save(*rest), load_tiny)

@@ -19,12 +19,7 @@ from encoder_references import vectors_of
 from tiny_checkpoints import save_bert, save_dense
 
 from psibench.config.model_params import retrieval_params
-from psibench.config.models import (
-    EmbeddingApiModel,
-    EncoderModel,
-    Model,
-    RerankModel,
-)
+from psibench.config.models import EmbeddingApiModel, EncoderModel, Model, RerankModel
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry, parse_model
 from psibench.config.rerankers import CheckpointReranker, load_rerankers

@@ -40,20 +40,6 @@ def reference(folder: Path) -> np.ndarray:
     return SentenceTransformer(str(folder), device="cpu").encode(TEXTS, normalize_embeddings=True)
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        [modules.Pooling(32, pooling_mode=("cls", "mean"))],
-        [modules.Pooling(32), dense(32, 16, torch.nn.GELU()), modules.Normalize()],
-        [modules.Pooling(32), modules.LayerNorm(32)],
-    ],
-    ids=["two poolings", "dense", "layer norm"],
-)
-def test_vectors_equal_sentence_transformers(tmp_path, tiny_bert, load_tiny, rest):
-    save(tmp_path, tiny_bert, *rest)
-    np.testing.assert_allclose(encode(load_tiny(tmp_path)), reference(tmp_path), atol=1e-6)
-
-
 def declare(folder: Path, **uses) -> Path:
     change_json(folder / "config_sentence_transformers.json", **uses)
     return folder

@@ -95,25 +95,6 @@ def test_unknown_hub_name_is_named(load_tiny):
         load_tiny("nobody/nothing-here")
 
 
-def test_cut_off_weights_are_refused(load_tiny, tiny_bert, tmp_path):
-    copy = shutil.copytree(tiny_bert, tmp_path / "copy")
-    weights = copy / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match="is a file truncated"):
-        load_tiny(copy)
-
-
-def test_checkpoint_that_is_no_transformer_is_refused(load_tiny, tmp_path):
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer, models
-
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-    bag = StaticEmbedding(tokenizer, embedding_weights=np.ones((1, 4), np.float32))
-    SentenceTransformer(modules=[bag], device="cpu").save_pretrained(str(tmp_path))
-    with pytest.raises(InputError, match=r"StaticEmbedding.*not a transformer"):
-        load_tiny(tmp_path)
-
-
 def test_pooling_without_prompts_is_refused_with_a_prompt(load_tiny, tiny_bert, tmp_path):
     model = SentenceTransformer(str(tiny_bert), device="cpu")
     model[1].include_prompt = False

@@ -13,7 +13,6 @@ from built_benchmark import make_benchmark
 
 from psibench.cli import main
 
-os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 

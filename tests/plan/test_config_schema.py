@@ -1,15 +1,12 @@
 """`tools/config_page.py` generates the JSON schema and the reference page of the config."""
 
-import sys
-from pathlib import Path
 from typing import get_args
+
+from config_page import PAGE, chapters, reference_text, schema_text
 
 from psibench.config.base import Section
 from psibench.config.paths import SCHEMA
 from psibench.plan.config import Config
-
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-from config_page import PAGE, chapters, reference_text, schema_text
 
 REMEDY = "is out of date: run `make format` and commit the file"
 

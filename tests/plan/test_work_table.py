@@ -19,7 +19,14 @@ from psibench.plan.config import load_config
 from psibench.plan.measured import Measured
 from psibench.plan.plan import make_plan
 from psibench.plan.requests import KEPT_SHARE, filtered, prompt_tokens
-from psibench.plan.texts import Texts, store_bytes, tokens_read
+from psibench.plan.texts import (
+    CHARS_PER_TOKEN,
+    QUERY_TOKENS,
+    TOKENS_PER_WORD,
+    Texts,
+    store_bytes,
+    tokens_read,
+)
 from psibench.plan.work import UNCERTAINTY, by_config, summed, work_table
 from psibench.tables import Provenance
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
@@ -155,7 +162,10 @@ def test_domains_of_a_language_add_up_and_translations_are_longer():
     assert german.mean_tokens() > english.mean_tokens() == one.mean_tokens()
 
 
-@pytest.mark.parametrize(("unit", "factor"), [("tokens", 1), ("words", 4 / 3), ("chars", 1 / 4)])
+@pytest.mark.parametrize(
+    ("unit", "factor"),
+    [("tokens", 1), ("words", TOKENS_PER_WORD), ("chars", 1 / CHARS_PER_TOKEN)],
+)
 def test_units_of_length_are_converted_to_tokens(unit, factor):
     texts = by_config(plan_of(of_sample(ASKING, unit=unit))).texts("mine", "eng-Latn")
     assert texts.tokens() == pytest.approx(350_000 * factor)
@@ -278,7 +288,7 @@ def test_rerankers_score_pairs_of_the_queries_before_their_filter(folder):
     sized, bm25, cosine = table.filter(stage="score_parts").to_dicts()
     # Each candidate with and without its span.
     assert sized["items"] == bm25["items"] == cosine["items"] == 2 * 4000
-    assert sized["tokens_in"] == sized["items"] * (87.5 + 22)
+    assert sized["tokens_in"] == sized["items"] * (87.5 + QUERY_TOKENS)
     assert bm25["gpu_minutes"] == 0 < cosine["gpu_minutes"] < sized["gpu_minutes"]
     (pairs,) = table.filter(stage="score_pairs").to_dicts()
     assert pairs["items"] == 4000 * KEPT_SHARE * 100
@@ -301,7 +311,7 @@ def test_a_task_costs_its_template_texts_and_replies(folder):
     assert (locate["items"], locate["answered"], locate["basis"]) == (4000, 0, "plan")
     template = prompt_tokens(load_prompt(PROMPTS / "locate_span.md").messages)
     # Plus the document, a question and an answer.
-    assert locate["tokens_in"] == pytest.approx(4000 * (template + 87.5 + 22 + 22))
+    assert locate["tokens_in"] == pytest.approx(4000 * (template + 87.5 + 2 * QUERY_TOKENS))
     expected = (locate["tokens_in"] + 10 * locate["tokens_out"]) / 1e6
     assert locate["usd"] == pytest.approx(expected)
 

@@ -10,12 +10,7 @@ from psi_rows import frame, psi_row
 from psibench.report.page import ReportInput
 from psibench.report.tables import FigureView, PageBlock, Table
 from psibench.report.views import BenchmarkInfo, ModelInfo
-from psibench.tables.schemas import (
-    BUCKET_SCORES,
-    POSITION_HISTOGRAM,
-    PSI_TABLE,
-    STATISTICS,
-)
+from psibench.tables.schemas import BUCKET_SCORES, POSITION_HISTOGRAM, PSI_TABLE, STATISTICS
 
 FORBIDDEN = ("equally hard", "does not care", "truncation is all", "truncation is enough", "chance")
 """Claims that a page must not make; see docs/psi.md."""

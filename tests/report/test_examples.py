@@ -6,12 +6,7 @@ from typing import Any
 import pytest
 from report_tables import psi_row, report_input
 
-from psibench.report.examples import (
-    CONTEXT,
-    LONGEST,
-    example,
-    excerpt,
-)
+from psibench.report.examples import CONTEXT, LONGEST, example, excerpt
 from psibench.report.page import render_report
 
 TEXT = "The lid is blue. The box is red. The rope is long."

@@ -5,14 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 from report_tables import svg_texts
 
-from psibench.report.plots import (
-    LEGEND_LINE,
-    Axis,
-    LineStyle,
-    as_image,
-    draw_curves,
-    draw_heat_map,
-)
+from psibench.report.plots import LEGEND_LINE, Axis, LineStyle, as_image, draw_curves, draw_heat_map
 
 CELLS = {"row": pl.String, "column": pl.String, "value": pl.Float64}
 

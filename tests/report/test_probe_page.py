@@ -11,12 +11,7 @@ from report_tables import frame, psi_row
 
 from psibench.papers.figures import probe_figures
 from psibench.probes.tables import PROBE_TABLE, profile_rows
-from psibench.report.probes import (
-    PrintedFigure,
-    agreement,
-    beside_printed,
-    run_probe_page,
-)
+from psibench.report.probes import PrintedFigure, agreement, beside_printed, run_probe_page
 from psibench.report.tables import Table
 from psibench.tables import Provenance, write_table
 from psibench.tables.schemas import PSI_TABLE
@@ -169,10 +164,7 @@ def test_the_page_has_its_figures_and_the_notice(tmp_path: Path) -> None:
     write_table(found, tmp_path / "probe_table.parquet", PROBE_TABLE, provenance=source)
     figures = [PrintedFigure(**one) for one in probe_figures(["posir-release"])]
     pages = {}
-    for name, notice, beside in (
-        ("small", "Small run: <other texts>", []),
-        ("whole", "", figures),
-    ):
+    for name, notice, beside in (("small", "Small run: <other texts>", []), ("whole", "", figures)):
         page = tmp_path / f"{name}.html"
         read = {"table": tmp_path / "probe_table.parquet", "psi": []}
         given = {"beside": beside, "run_title": "A run", "notice": notice}

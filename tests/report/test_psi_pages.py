@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import psi_figures
 import pytest
 
 from psibench.metrics.inference import (
@@ -15,9 +16,6 @@ from psibench.metrics.inference import (
     within_documents,
 )
 from psibench.metrics.psi import position_sensitivity_index
-
-sys.path.append(str(Path(__file__).parents[2] / "tools"))
-import psi_figures
 
 DOCS = Path(__file__).parents[2] / "docs"
 EASY = [("beginning", 1.0), ("beginning", 1.0), ("middle", 0.8), ("end", 0.5)]

@@ -19,9 +19,7 @@ TEN = FIGURES.filter(spec="posir_table10")["query_lang"].unique().sort().to_list
 
 
 def found(
-    psi: list[dict[str, Any]],
-    buckets: list[dict[str, Any]] | None = None,
-    **facts: dict[str, str],
+    psi: list[dict[str, Any]], buckets: list[dict[str, Any]] | None = None, **facts: dict[str, str]
 ) -> pl.DataFrame:
     return compare_with_published(
         FIGURES,

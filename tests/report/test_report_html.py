@@ -10,9 +10,7 @@ from psibench.report.views import BenchmarkInfo, ModelInfo
 EVIL = """x"><script>alert(1)</script>&'$y_1$"""
 
 
-def test_the_psi_table_shows_the_leading_rows(
-    small_page: str,
-) -> None:
+def test_the_psi_table_shows_the_leading_rows(small_page: str) -> None:
     table = small_page.split('id="psi"')[1].split("</section>")[0]
     rows = [
         re.findall(r"<t[hd] [^>]*>(?:<bdi>)?([^<]*)", row)

@@ -1,5 +1,6 @@
 """Verification in the report, and the stage that writes the page."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,7 @@ import jobs
 import polars as pl
 import pytest
 from report_tables import frame
-from verification_tables import (
-    MARGIN_FACTS,
-    MODELS,
-    POSQ_FACTS,
-    audit,
-    verified_input,
-)
+from verification_tables import MARGIN_FACTS, MODELS, POSQ_FACTS, audit, verified_input
 
 from psibench.filters.audit import AUDIT_TABLE
 from psibench.filters.margin_counts import CELL_TABLE, MARGIN_TABLE
@@ -189,12 +184,15 @@ def test_stage_writes_a_page_of_all_parts(write: Write, tmp_path: Path) -> None:
         title="Page",
     )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    for text in (
-        "Margin: queries kept by threshold",
-        "Quality of the translations",
-        "<bdi>ara</bdi>",  # of two tables stacked
-        "<mark>box</mark>",
-        'href="published.html"',
-        'href="probes.html"',
-    ):
-        assert text in page
+    titles = [re.sub("<.*?>", "", title) for title in re.findall(r"<h4.*?</h4>", page)]
+    curves = ["third of the passage"] * 2
+    controlled = ["Sizes", "Margin: queries kept by threshold"]
+    fineweb = ["Sizes", "Quality of the translations"]
+    assert titles == [*curves, *controlled, *fineweb, "English"]
+    assert re.findall(r'href="([^"#]+)"', page) == [
+        "published.html",
+        "probes.html",
+        "psi_table.csv",
+    ]
+    assert page.count("<mark>box</mark>") == 1
+    assert page.count("<bdi>ara</bdi>") == 1  # of two tables stacked

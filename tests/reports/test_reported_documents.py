@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pdf_files import pdf, stream
 
 from psibench.errors import InputError
 from psibench.sources.convert import read_html, read_pdf
@@ -39,17 +40,11 @@ def write_pdf(path, mapped: str) -> None:
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
         b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R"
         b"/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(shown), shown),
+        stream(shown),
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 6 0 R>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(names), names),
+        stream(names),
     ]
-    data, places = b"%PDF-1.4\n", []
-    for number, content in enumerate(objects, 1):
-        places.append(len(data))
-        data += b"%d 0 obj\n%s\nendobj\n" % (number, content)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    end = b"xref\n0 7\n0000000000 65535 f \n%strailer<</Size 7/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF"
-    path.write_bytes(data + end % (table, len(data)))
+    path.write_bytes(pdf(objects))
 
 
 @pytest.mark.parametrize(

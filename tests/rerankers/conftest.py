@@ -1,13 +1,9 @@
 """The tiny reranker checkpoints, made once a session."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 from pydantic import TypeAdapter
 from tiny_rerankers import CHECKPOINTS, EMBEDDED
 

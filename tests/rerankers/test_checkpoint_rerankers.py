@@ -9,11 +9,7 @@ import tiny_rerankers as tiny
 import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors.torch import save_file
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-)
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from psibench.config.rerankers import (
     FLAG_PROMPT,
@@ -285,10 +281,7 @@ def remote(tmp_path, monkeypatch):
     tiny.save_bert_tokenizer(folder)
     (folder / "code.py").write_text(REMOTE)
     save_file({"embed.weight": torch.arange(100.0)[:, None] / 100}, folder / "model.safetensors")
-    auto_map = {
-        "AutoConfig": "code.Config",
-        "AutoModelForSequenceClassification": "code.Model",
-    }
+    auto_map = {"AutoConfig": "code.Config", "AutoModelForSequenceClassification": "code.Model"}
     config = {"model_type": "remote-tiny", "architectures": ["Model"], "num_labels": 1}
     tiny.write_config(folder, config | {"auto_map": auto_map})
     return folder

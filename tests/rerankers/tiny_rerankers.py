@@ -18,14 +18,7 @@ from stored_networks import (
 )
 
 WORDS = [f"w{i}" for i in range(60)]
-ANSWERS = [
-    "Yes",
-    "No",
-    "yes",
-    "no",
-    "0",
-    "4",
-]  # 0 and 4 end templates in CrossEncoder
+ANSWERS = ["Yes", "No", "yes", "no", "0", "4"]  # 0 and 4 end templates in CrossEncoder
 SENTENCE = ["Given", "a", "query", "A", "and", "passage", "B", ":", ".", "'", ",", "determine"]
 QWEN3_SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<unk>"]
 

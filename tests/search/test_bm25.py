@@ -29,13 +29,11 @@ def found(best, row: int = 0) -> list[int]:
     return [int(place) for place in best.documents[row] if place >= 0]
 
 
-@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4)])
-def test_scores_follow_the_formula_and_ties_the_smaller_number(k1, b):
-    texts = ["red fox red", "fox dog", "dog bird bird dog bird", "fox dog", "bird"]
-    query = "red dog dog fox"
+def formula(texts: list[str], query: str, *, k1: float, b: float) -> list[float]:
+    """Robertson and Zaragoza (2009) with Lucene's idf, which is never below 0.
 
-    # Robertson and Zaragoza (2009) with Lucene's idf, which is never below 0; a term of the query
-    # counts as often as it occurs.
+    A term of the query counts as often as it occurs.
+    """
     documents = [text.split() for text in texts]
     mean_length = sum(map(len, documents)) / len(documents)
     scores = [0.0] * len(documents)
@@ -45,13 +43,37 @@ def test_scores_follow_the_formula_and_ties_the_smaller_number(k1, b):
         for i, words in enumerate(documents):
             n = words.count(term)
             scores[i] += idf * n / (n + k1 * (1 - b + b * len(words) / mean_length))
+    return scores
 
+
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.75), (0.9, 0.4)])
+@pytest.mark.parametrize(
+    ("texts", "query"),
+    [
+        (
+            ["red fox red", "fox dog", "dog bird bird dog bird", "fox dog", "bird"],
+            "red dog dog fox",
+        ),
+        (["foo", "dog", "baz", "quick god", "quick fox"], "quick"),
+        (["foo", "", "quick", "", "quick fox"], "quick"),  # empty documents shift no term
+        (["text key", "term key", "page term", "none"], "key"),  # in half of the documents
+        (["hello world", "foo bar", "hello foo"], "hello"),
+        (["word al", "bo word", "word"], "word"),  # in every document: still above zero
+        (["aa bb", "aa", "bb cc"], "aa aa bb"),
+        (["aa bb", "cc dd"], "zz aa"),  # a term that no document has
+        (["aa bb"], "zz"),
+        (["aa bb"], ""),
+    ],
+)
+def test_scores_follow_the_formula_and_ties_the_smaller_number(texts, query, k1, b):
+    scores = formula(texts, query, k1=k1, b=b)
     fields = {} if (k1, b) == (1.5, 0.75) else {"k1": k1, "b": b}  # the default
-    best = search_bm25(entry(**fields), texts, [query], k=5)
-    expected = sorted(range(4), key=lambda i: (-scores[i], i))  # the last has none of its terms
+    best = search_bm25(entry(**fields), texts, [query], k=len(texts))
+    # Documents without any of its terms are not retrieved.
+    expected = sorted(np.flatnonzero(scores), key=lambda i: (-scores[i], i))
     assert found(best) == expected
-    assert scores[1] == scores[3]
-    np.testing.assert_allclose(best.scores[0, :4], [scores[i] for i in expected], rtol=1e-5)
+    n = len(expected)
+    np.testing.assert_allclose(best.scores[0, :n], [scores[i] for i in expected], rtol=1e-5)
 
 
 def test_every_method_scores_in_its_own_way():

@@ -48,12 +48,7 @@ def test_best_documents_do_not_depend_on_blocks(seed, block_bytes):
     queries, documents = random_weights(seed, 7), random_weights(seed + 1, 40)
     documents[5] = documents[6] = documents[30]  # ties
     source = stored(documents)
-    best = search_sparse_vectors(
-        stored(queries),
-        source,
-        k=4,
-        block_bytes=block_bytes,
-    )
+    best = search_sparse_vectors(stored(queries), source, k=4, block_bytes=block_bytes)
     found = [
         [(d, score) for d, score in zip(*row, strict=True) if d >= 0]
         for row in zip(best.documents, best.scores, strict=True)

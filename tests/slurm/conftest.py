@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from slurm_project import SlurmProject
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / name) for name in ("tools", "tests", "tests/workflow")]
 
 collect_ignore_glob = [] if os.environ.get("PSIBENCH_SLURM") else ["test_*.py"]
 SECONDS = 900  # tests wait for other tests' jobs, and for snakemake to check the queue

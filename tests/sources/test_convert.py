@@ -14,6 +14,7 @@ from pathlib import Path
 import jobs
 import polars as pl
 import pytest
+from pdf_files import pdf, stream
 
 from psibench.config.sources import FilesSource
 from psibench.errors import InputError
@@ -53,24 +54,13 @@ def write_pdf(path, *pages):
         f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} /MediaBox [0 0 600 900] >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
+    made = [one.encode() for one in objects]
     for number, lines in enumerate(pages):
         shown = " T* ".join(f"({line}) Tj" for line in lines)
-        stream = f"BT /F1 9 Tf 12 TL 20 850 Td {shown} ET"
-        objects += [
-            f"<< /Type /Page /Parent 2 0 R /Contents {5 + 2 * number} 0 R "
-            "/Resources << /Font << /F1 3 0 R >> >> >>",
-            f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
-        ]
-    text, places = "%PDF-1.4\n", []
-    for number, one in enumerate(objects, start=1):
-        places.append(len(text))
-        text += f"{number} 0 obj\n{one}\nendobj\n"
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    n = len(objects) + 1
-    text += f"xref\n0 {n}\n0000000000 65535 f \n{table}"
-    end = text.index("xref\n0 ")
-    text += f"trailer\n<< /Size {n} /Root 1 0 R >>\nstartxref\n{end}\n%%EOF\n"
-    Path(path).write_text(text)
+        page = f"<< /Type /Page /Parent 2 0 R /Contents {5 + 2 * number} 0 R "
+        made.append(f"{page}/Resources << /Font << /F1 3 0 R >> >> >>".encode())
+        made.append(stream(f"BT /F1 9 Tf 12 TL 20 850 Td {shown} ET".encode()))
+    Path(path).write_bytes(pdf(made))
 
 
 def write_docx(path, *paragraphs):
@@ -133,10 +123,7 @@ def test_pages_are_kept_when_a_sample_is_drawn():
     write_pdf("d/a.pdf", ["one two"], ["three"])
     Path("d/b.txt").write_text("four five six")
     section = sample_params(
-        FilesSource(kind="files", paths=["d"]),
-        None,
-        Sample(edges=[0, 9]),
-        length_tokenizer="words",
+        FilesSource(kind="files", paths=["d"]), None, Sample(edges=[0, 9]), length_tokenizer="words"
     )
     paths = {name: f"{name}.parquet" for name in ("documents", "sampling", "dropped")}
     jobs.run(run_sample, {}, paths, domains={"law": section})
@@ -169,11 +156,7 @@ def test_files_without_text_are_left_out_and_listed(caplog):
         ("f.pdf", ENCRYPTED.read_bytes(), "encrypted; save a copy without a password"),
         ("f.docx", {"a.txt": "x"}, "not a readable Word document (Could not find main document"),
         ("f.docx", {"word/document.xml": "<w:document"}, "not a readable Word document ("),
-        (
-            "f.docx",
-            {"word/document.xml": " " * 9001},
-            "bytes when unpacked, the limit is 9,000",
-        ),
+        ("f.docx", {"word/document.xml": " " * 9001}, "bytes when unpacked, the limit is 9,000"),
         ("f.html", b"\x00\x01", "found binary data, expected an HTML page"),
         ("f.html", b"<b>" * 9000, "the HTML is nested too deeply"),
         ("f.html", b"<p> </p>", "every document is empty; expected text"),
@@ -208,12 +191,10 @@ def write_endless_pdf(path):
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
         b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]" + drawn + b"/Contents 4 0 R>>",
-        b"<</Length 5>>stream\n/F Do\nendstream",
-        b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]" + drawn + b"/Length %d>>stream\n" % len(form),
+        stream(b"/F Do"),
+        stream(form).replace(b"<<", b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]" + drawn, 1),
     ]
-    parts[-1] += form + b"\nendstream"
-    whole = b"".join(b"%d 0 obj%s endobj\n" % pair for pair in enumerate(parts, 1))
-    Path(path).write_bytes(b"%PDF-1.4\n" + whole + b"trailer<</Size 6/Root 1 0 R>>\n%%EOF")
+    Path(path).write_bytes(pdf(parts))
 
 
 def test_a_file_that_needs_too_much_memory_is_refused():

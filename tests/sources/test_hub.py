@@ -23,10 +23,7 @@ QUESTIONS = {
     ],
     "validation": [("q3", "What?", "No. It.", {"text": ["It"], "answer_start": [4]})],
 }
-DOCUMENTS = {
-    "train": [("a", " one "), ("b", ""), ("c", "two é😀")],
-    "validation": [("d", "three")],
-}
+DOCUMENTS = {"train": [("a", " one "), ("b", ""), ("c", "two é😀")], "validation": [("d", "three")]}
 
 
 @pytest.fixture

@@ -107,37 +107,11 @@ def test_full_disk_leaves_no_half_batch(store, monkeypatch):
     assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
 
 
-def test_first_of_two_scores_of_a_pair_counts(store):
-    store.add(KEYS[[0, 0]], np.array([1.0, 2.0]), np.array([0.1, 0.2]))
-    assert reopened(store).find(KEYS[:1]).raw.tolist() == [1.0]
-    store.seal()
-    assert reopened(store).find(KEYS[:1]).raw.tolist() == [1.0]
-
-
-def test_two_jobs_writing_at_once_do_not_clash(store):
-    other = reopened(store)
-    store.add(KEYS, RAW, SCORE)
-    other.add(KEYS, RAW, SCORE)
-    assert files(store) == [".scores", ".scores"]
-    store.seal()
-    other.seal()
-    assert files(store).count(".scores") == 2
-    assert reopened(store).find(KEYS).raw.tolist() == RAW.tolist()
-
-
 def test_keys_may_end_in_zero_bytes(store):
     keys = np.frombuffer(b"\0" * 16 + b"a" + b"\0" * 15 + b"a\0b" + b"\0" * 13, KEY)
     with store:
         store.add(keys, RAW, SCORE)
     assert reopened(store).find(keys[::-1]).raw.tolist() == RAW.tolist()[::-1]
-
-
-def test_keys_with_a_common_prefix_are_distinguished(store):
-    keys = np.frombuffer(b"same 8 b" + b"12345678" + b"same 8 b" + b"87654321", KEY)
-    with store:
-        store.add(keys[1:], RAW[1:2], SCORE[1:2])
-    assert reopened(store).find(keys[:1]).known.tolist() == [False]
-    assert reopened(store).find(keys[1:]).raw.tolist() == [0.25]
 
 
 def test_part_of_another_kind_of_store_is_named(store):

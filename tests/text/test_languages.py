@@ -1,12 +1,7 @@
 import pytest
 
 from psibench.errors import InputError
-from psibench.text.languages import (
-    english_name,
-    html_lang,
-    iso639_1,
-    spaces_sentences,
-)
+from psibench.text.languages import english_name, html_lang, iso639_1, spaces_sentences
 
 
 @pytest.mark.parametrize(

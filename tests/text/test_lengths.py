@@ -1,22 +1,12 @@
 import pytest
 
 from psibench.text import lengths
-from psibench.text.lengths import (
-    count_in_parts,
-    count_whitespace_tokens,
-    count_words,
-)
+from psibench.text.lengths import count_in_parts, count_whitespace_tokens, count_words
 
 
 @pytest.mark.parametrize(
     ("text", "words", "tokens"),
-    [
-        ("a  b", 3, 2),
-        ("a\nb\tc", 1, 3),
-        (" a ", 3, 1),
-        ("", 1, 0),
-        ("a\u00a0b", 1, 2),
-    ],
+    [("a  b", 3, 2), ("a\nb\tc", 1, 3), (" a ", 3, 1), ("", 1, 0), ("a\u00a0b", 1, 2)],
 )
 def test_words_split_on_one_space_tokens_on_runs(text, words, tokens):
     assert count_words([text]).tolist() == [words]

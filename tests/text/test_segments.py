@@ -2,13 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from psibench.text.segments import (
-    POSITIONS,
-    equal_segments,
-    inner_thirds,
-    tag_myopic,
-    tag_posq,
-)
+from psibench.text.segments import POSITIONS, equal_segments, inner_thirds, tag_myopic, tag_posq
 
 
 @pytest.mark.parametrize(

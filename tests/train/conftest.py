@@ -1,16 +1,10 @@
 """A tiny base and a small pool to train it on."""
 
-import os
 import random
-import sys
 from pathlib import Path
 
-import pytest
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-sys.path.append(str(Path(__file__).parents[1] / "models"))
-
 import jobs
+import pytest
 from tiny_checkpoints import save_bert
 from tiny_training import base_of, write_domains
 

@@ -4,20 +4,15 @@ PSIBENCH_VLLM names programs `vllm`, with colons between, the one that all tests
 others are tried with a few requests.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_chat import ARGUMENTS, PROGRAMS, save_chat_model
 
 from psibench.llm.sections import LlmSettings
 from psibench.vllm.server import VllmProcess
-
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / name) for name in ("llm", "models", "workflow")]
-
-from tiny_chat import ARGUMENTS, PROGRAMS, save_chat_model  # noqa: E402 - beside this file
 
 collect_ignore_glob = [] if PROGRAMS else ["test_*.py"]
 

@@ -8,13 +8,7 @@ import pytest
 from psibench.llm.prompts import load_prompt
 from psibench.llm.replies import parse_reply
 from psibench.llm.standin.completion import complete
-from psibench.llm.standin.rules import (
-    HANDLERS,
-    Task,
-    count_tokens,
-    sentences,
-    tagged,
-)
+from psibench.llm.standin.rules import HANDLERS, Task, count_tokens, sentences, tagged
 from psibench.text.segments import split_equal
 
 FOLDER = Path(__file__).resolve().parents[3] / "config" / "prompts"

@@ -1,6 +1,0 @@
-"""Helpers of other folders."""
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "models"))
