@@ -226,5 +226,5 @@ def test_languages_and_domains_can_be_chosen_and_are_told(tmp_path, results, cap
     assert run(results, tmp_path / "one", "--domains", "game, mining") == 0
     assert len(list((tmp_path / "one").glob("*/*"))) == 3
     assert run(results, tmp_path / "none", "--languages", "eng-Latn,deu-Latn") == 2
-    assert "languages: the choice has no dataset of deu-Latn" in capsys.readouterr().err
+    assert "languages: no dataset of deu-Latn in the chosen languages" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

@@ -52,14 +52,14 @@ def test_the_next_commands_can_be_typed_as_they_are_printed(folder, capsys):
 def test_a_profile_is_written_beside_a_config_that_is_there(folder, capsys):
     (folder / "psibench.yaml").write_text("models: [bm25]")
     assert main(["init", "--corpus", "texts", "--profile", "slurm"]) == 2
-    assert "psibench.yaml: there already, and kept" in capsys.readouterr().err
+    assert "already exists: psibench.yaml; name" in capsys.readouterr().err
     assert not (folder / "slurm").exists()
     assert main(["init", "--profile", "slurm"]) == 0
     assert capsys.readouterr().out.startswith("Written: slurm\nKept: psibench.yaml.\n")
     assert (folder / "slurm" / "config.yaml").is_file()
     assert (folder / "psibench.yaml").read_text() == "models: [bm25]"
     assert main(["init", "--profile", "slurm"]) == 2
-    assert "slurm: there already, and kept" in capsys.readouterr().err
+    assert "already exists: slurm; name" in capsys.readouterr().err
 
 
 def test_a_file_is_no_folder_for_a_config(folder, capsys):

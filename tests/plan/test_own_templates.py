@@ -57,8 +57,8 @@ def test_a_task_of_one_field_takes_a_plain_reply(tmp_path):
     [
         (
             {"summarise": ("[document]", "integer", "{{ document }}")},
-            "a plain reply is one integer, and the task summarise reads summary (string); copy the "
-            "response schema of ",
+            "a plain reply is one integer, but the task summarise reads summary (string); copy the "
+            "response schema from ",
         ),
         (
             {"summarise": ("[document, words]", "text", "{{ document }} {{ words }}")},

@@ -117,7 +117,7 @@ def test_what_is_trained_without_positions_has_none_wherever_it_is_loaded(pool, 
 @pytest.mark.parametrize("kind", ["Bert", "ModernBert", "GPT2"])
 def test_positions_that_it_is_not_known_how_to_take_out_are_refused(tmp_path, kind):
     folder = save(tmp_path / "base", kind, KINDS[kind][0])
-    said = r"positions: none takes out a rotary embedding of the model types llama.*this is"
+    said = r"`positions: none` supports the model types llama.*this is"
     with pytest.raises(InputError, match=said):
         backbone(folder, positions="none")
     with pytest.raises(InputError, match=said):
