@@ -91,8 +91,9 @@ def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, st
         fields = {"checkpoint": str(folder), "max_tokens": MAX_TOKENS, "dtype": "float32"}
         entry = parse_reranker({"backend": backend} | fields)
         reranker = load_reranker("bench", entry, device=device)
-        options = {"store": None, "tokens_per_batch": tokens, "device": device}
-        return lambda pairs: score_pairs(reranker, pairs, **options).score
+        return lambda pairs: (
+            score_pairs(reranker, pairs, store=None, tokens_per_batch=tokens, device=device).score
+        )
 
     known = {"psibench": ours("cross-encoder"), "CrossEncoder.predict": theirs.predict}
     if pick_device(device) == "cpu":
