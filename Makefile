@@ -50,9 +50,10 @@ slurm-test: setup
 
 VLLM := .venv-vllm
 vllm-test: setup
-	@programs=$$(for release in "" $(RELEASES); do \
-	  python tools/vllm_environment.py $(VLLM)$${release:+-$$release} $$release || exit 1; done) && \
-	PSIBENCH_VLLM=$$(echo $$programs | tr ' ' ':') pytest tests/vllm $(ARGS)
+	@psibench vllm-env --cpu $(VLLM)
+	@$(foreach release,$(RELEASES),psibench vllm-env --cpu --release $(release) $(VLLM)-$(release) &&) true
+	@PSIBENCH_VLLM=$(CURDIR)/$(VLLM)/bin/vllm$(foreach release,$(RELEASES),:$(CURDIR)/$(VLLM)-$(release)/bin/vllm) \
+	  pytest tests/vllm $(ARGS)
 
 # A peer that is missing is a failure here; in `make test` its tests are skipped.
 peers: $(VENV)/.installed-peers

@@ -71,30 +71,36 @@ def make_pairs(n_pairs: int) -> list[tuple[str, str]]:
     return list(pairs)
 
 
+COMPARED = {"CrossEncoder.predict": "psibench", "FlagReranker": "psibench, flag"}
+"""Each library's scorer and the psibench backend that loads through it."""
+
+
 def scorers(folder: Path, device: str) -> dict[str, Callable[[list[tuple[str, str]]], Any]]:
-    """Load both; each returns the scores of pairs, ``(n_pairs,)``."""
+    """Load all; each returns the scores of pairs, ``(n_pairs,)``."""
     from sentence_transformers import CrossEncoder
 
-    from psibench.config.rerankers import CrossEncoderReranker
+    from psibench.config.rerankers import parse_reranker
     from psibench.config.sections import Encoding
     from psibench.models.dtypes import pick_device
     from psibench.rerankers.scoring import load_reranker, score_pairs
 
-    entry = CrossEncoderReranker(
-        backend="cross-encoder", checkpoint=str(folder), max_tokens=MAX_TOKENS, dtype="float32"
-    )
-    ours = load_reranker("bench", entry, device=device)
     theirs = CrossEncoder(str(folder), device=pick_device(device))
     tokens = Encoding().tokens_per_batch
 
-    def psibench(pairs: list[tuple[str, str]]) -> Any:
-        return score_pairs(ours, pairs, store=None, tokens_per_batch=tokens, device=device).score
+    def ours(backend: str) -> Callable[[list[tuple[str, str]]], Any]:
+        fields = {"checkpoint": str(folder), "max_tokens": MAX_TOKENS, "dtype": "float32"}
+        entry = parse_reranker({"backend": backend} | fields)
+        reranker = load_reranker("bench", entry, device=device)
+        return lambda pairs: (
+            score_pairs(reranker, pairs, store=None, tokens_per_batch=tokens, device=device).score
+        )
 
-    known = {"psibench": psibench, "CrossEncoder.predict": theirs.predict}
+    known = {"psibench": ours("cross-encoder"), "CrossEncoder.predict": theirs.predict}
     if pick_device(device) == "cpu":
         from FlagEmbedding import FlagReranker
 
         flag = FlagReranker(str(folder), use_fp16=False, devices="cpu", max_length=MAX_TOKENS)
+        known["psibench, flag"] = ours("flag")
         known["FlagReranker"] = partial(flag.compute_score, normalize=True)
     return known
 
@@ -131,15 +137,16 @@ def measure(
 
 
 def print_rates(rounds: list[dict[str, tuple[float, float]]], n_pairs: int) -> dict[str, float]:
-    """Print pairs per second and the ratios to psibench; return the ratios of wall time."""
+    """Print pairs per second and psibench's ratios to both libraries; return those of wall time."""
     found = {}
     for kind, unit in ((1, "pairs/CPU s"), (0, "pairs/s")):
         for scorer in rounds[0]:
             rates = [n_pairs / times[scorer][kind] for times in rounds]
             shown = ", ".join(f"{rate:.1f}" for rate in rates)
             print(f"{scorer:29s}{statistics.median(rates):7.1f} {unit} (rounds: {shown})")
-        for scorer in list(rounds[0])[1:]:
-            ratios = [times[scorer][kind] / times["psibench"][kind] for times in rounds]
+        for scorer in sorted(COMPARED.keys() & rounds[0].keys()):
+            own = COMPARED[scorer]
+            ratios = [times[scorer][kind] / times[own][kind] for times in rounds]
             shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
             found[scorer] = statistics.median(ratios)
             print(f"{'ratio, ' + scorer:29s}{found[scorer]:7.2f} (rounds: {shown})")

@@ -20,3 +20,10 @@ freeze() { # environment -> sorted pins, without psibench itself, local build ta
     freeze "$work/venv" | grep -vxFf requirements.lock
 } >requirements-peers.lock
 "$python" tools/environments.py
+"$work/venv/bin/python" -m pip install --quiet uv
+{
+    echo "# Written by \`make lock\`: vLLM for NVIDIA GPUs, for \`psibench vllm-env FOLDER\`. Do not edit."
+    sed -n 's/^vllm==[^ ]*/&/p' src/psibench/vllm/locks/gpu.txt |
+        "$work/venv/bin/uv" pip compile - --universal --python-version 3.11 --no-header --no-annotate --quiet
+} >"$work/gpu.txt"
+mv "$work/gpu.txt" src/psibench/vllm/locks/gpu.txt

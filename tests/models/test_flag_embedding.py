@@ -9,7 +9,7 @@ from tiny_late_checkpoints import save_bge_m3
 
 from psibench.errors import InputError
 from psibench.search.exact import search_vectors
-from psibench.store.vectors import Vectors
+from psibench.store.vectors import TERM_BASE, Vectors
 
 TEXTS = [
     "w1",
@@ -86,5 +86,41 @@ def test_a_head_that_is_missing_or_of_another_shape_is_refused(load, bge_m3, tmp
     with pytest.raises(InputError, match=r"colbert_linear\.pt: no such file"):
         load(bad)
     torch.save({"weight": torch.ones(4, 8)}, bad / "colbert_linear.pt")
-    with pytest.raises(InputError, match=r"colbert_linear\.pt: its weights do not fit"):
+    with pytest.raises(InputError, match=r"colbert_linear\.pt, sparse_linear\.pt do not fit"):
         load(bad)
+
+
+def test_dense_vectors_equal_flag_embedding(load, theirs):
+    encoder = load(vectors="dense")
+    assert (encoder.entry.scores_by, encoder.entry.kind) == ("cosine", "dense")
+    given = theirs.encode(TEXTS, max_length=32)["dense_vecs"]
+    np.testing.assert_allclose(np.concatenate(vectors_of(encoder, TEXTS)), given, atol=1e-6)
+
+
+def test_sparse_scores_equal_flag_embedding(load, theirs):
+    encoder = load(vectors="sparse")
+    assert (encoder.entry.scores_by, encoder.entry.kind) == ("sparse", "sparse")
+    texts = [*TEXTS, "w3 w3 w41 [UNK] 猫 w3"]
+    given = theirs.encode([*QUERIES, *texts], max_length=32, return_sparse=True)["lexical_weights"]
+    found = as_dicts([*vectors_of(encoder, QUERIES, role="query"), *vectors_of(encoder, texts)])
+    assert any(len(weights) > 1 for weights in found)
+    for ours, weights in zip(found, given, strict=True):
+        assert ours == pytest.approx({int(k): float(w) for k, w in weights.items()}, abs=1e-6)
+
+
+def as_dicts(rows: list[np.ndarray]) -> list[dict[int, float]]:
+    """Weights by token of each text."""
+    return [
+        {int(high * TERM_BASE + low): float(weight) for high, low, weight in text} for text in rows
+    ]
+
+
+def test_kind_must_be_that_of_the_vectors(load):
+    with pytest.raises(ValueError, match="vectors: sparse are of kind sparse, not dense"):
+        load(vectors="sparse", kind="dense")
+
+
+def test_heads_with_fewer_dimensions_are_loaded(load, bge_m3, tmp_path):
+    smaller = shutil.copytree(bge_m3, tmp_path / "smaller")
+    torch.save(torch.nn.Linear(32, 8).state_dict(), smaller / "colbert_linear.pt")
+    assert vectors_of(load(smaller), ["w1 w2"])[0].shape[1] == 8

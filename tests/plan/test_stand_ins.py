@@ -81,11 +81,14 @@ def test_a_fusion_of_stand_ins_has_distinct_components():
 
 def test_compared_models_have_separate_stand_ins():
     windows = {"tokens": 128, "overlap": 32}
-    entry = load_registry()["bge-m3"].model_dump(mode="json", exclude_unset=True)
-    changes = {"registry": {"maxp": entry | {"windows": windows}}, "compare": {"maxp": "bge-m3"}}
-    config, _ = with_stand_ins(["bge-m3", "maxp"], **changes)
+    entry = load_registry()["e5-large-v2"].model_dump(mode="json", exclude_unset=True)
+    changes = {
+        "registry": {"maxp": entry | {"windows": windows}},
+        "compare": {"maxp": "e5-large-v2"},
+    }
+    config, _ = with_stand_ins(["e5-large-v2", "maxp"], **changes)
 
-    assert config.models == ["all-minilm-l6-v2-for-bge-m3", "all-minilm-l6-v2-for-maxp"]
+    assert config.models == ["all-minilm-l6-v2-for-e5-large-v2", "all-minilm-l6-v2-for-maxp"]
     assert config.compare == {config.models[1]: config.models[0]}
 
 

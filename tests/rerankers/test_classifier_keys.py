@@ -136,8 +136,6 @@ def test_dense_heads_after_a_pooling_give_the_librarys_scores(save, load, score)
             "sentence_transformers.activation_fn is",
         ),
         ({"uses": {"activation_fn": None}, "config": {OLD: TANH}}, f"{OLD} is"),
-        ({"uses": {"requirements": {"torch": ">=99"}}}, "torch"),
-        ({"transformer": {"processing_kwargs": {"text": {"padding": True}}}}, "processing_kwargs"),
         ({"transformer": {"tokenizer_name_or_path": "a/b"}}, "tokenizer_name_or_path 'a/b'"),
     ],
     ids=str,
@@ -147,6 +145,21 @@ def test_keys_that_change_how_pairs_are_scored_are_refused(save, load, changes, 
     for kind in ("bert", "flag"):
         with pytest.raises(InputError, match=refused):
             load(kind, checkpoint=str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"uses": {"requirements": {"torch": ">=99"}}}, "torch"),
+        ({"transformer": {"processing_kwargs": {"text": {"padding": True}}}}, "processing_kwargs"),
+    ],
+    ids=str,
+)
+def test_keys_of_sentence_transformers_are_refused(save, load, changes, refused):
+    folder = save(**changes)
+    with pytest.raises(InputError, match=refused):
+        load("bert", checkpoint=str(folder))
+    load("flag", checkpoint=str(folder))  # FlagEmbedding does not read them
 
 
 def test_ports_refuse_the_same_keys(checkpoint, load, tmp_path):

@@ -18,8 +18,9 @@ COMMANDS = {
     "probe": "measure how a model's vectors change with texts changed at known positions",
     "prompts": "print the messages to a language model for one item",
     "publish": "write one page that compares several runs",
+    "vllm-env": "make an environment with a pinned vLLM",
 }
-"""One line of help by command, which is also the name of the module."""
+"""One line of help by command; with _ for -, the command is the name of its module."""
 
 EXAMPLES = {
     "run": "psibench run --cores 4 my-config.yaml",
@@ -36,6 +37,7 @@ EXAMPLES = {
     "probe": "psibench probe insertion all-minilm-l6-v2-512 corpus.parquet --out insertion.csv",
     "prompts": "psibench prompts render locate_span --row ID --config my-config.yaml",
     "publish": "psibench publish leaderboard results --out leaderboard.html",
+    "vllm-env": "psibench vllm-env vllm-env",
 }
 """A complete command line by command; only file names need to be replaced."""
 
@@ -46,4 +48,4 @@ def load_command(name: str) -> ModuleType:
     ``run`` raises `psibench.errors.InputError` for bad input, which `psibench.cli.main` prints. It
     returns an exit code, or None for 0.
     """
-    return import_module(f"psibench.commands.{name}")
+    return import_module(f"psibench.commands.{name.replace('-', '_')}")

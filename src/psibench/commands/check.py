@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -59,6 +60,7 @@ from psibench.tables.schemas import QUERIES
 from psibench.tables.spec import ALL
 from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
+from psibench.vllm.server import NO_PROGRAM, search_path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -174,6 +176,9 @@ def validate_config(*paths: Path, is_run: bool = False) -> str:
         _, retired = llm.retirement() or (False, "")
         note = f"; {retired}" if retired else ""
         lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
+        program = llm.vllm.command[0]
+        if llm.backend == "vllm" and shutil.which(program, path=search_path()) is None:
+            lines.append(f"    {program}: {NO_PROGRAM}")
     lines += [f"  reranker {name}: {entry.backend}" for name, entry in plan.rerankers.items()]
     too_long = [] if missing else list(long_jobs(by_config(plan)))
     lines += [f"  {line}" for line in too_long]
@@ -185,6 +190,7 @@ def validate_config(*paths: Path, is_run: bool = False) -> str:
     limits += ["jobs longer than longest_minutes"] if too_long else []
     limits += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in lines) else []
     limits += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
+    limits += ["no vLLM on this machine"] if any(NO_PROGRAM in line for line in lines) else []
     state = f"valid{', but ' if limits else ''}{'; '.join(limits)}"
     return "\n".join([f"{', '.join(map(str, paths))}: {state}", *lines])
 

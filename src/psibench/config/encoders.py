@@ -94,19 +94,40 @@ class SentenceTransformerModel(EncoderModel):
 
 
 class FlagEmbeddingModel(EncoderModel):
-    """bge-m3 or a model trained from it: FlagEmbedding's token vectors.
+    """bge-m3 or a model trained from it, run by FlagEmbedding's BGEM3FlagModel."""
 
-    The vectors of all tokens except the first, scored by MaxSim divided by the number of query
-    tokens.
-    """
-
-    compared: ClassVar = "mean-maxsim"
     backend: Literal["flag-embedding"]
-    kind: Literal["late-interaction"] = "late-interaction"
+    vectors: Literal["multi-vector", "dense", "sparse"] = "multi-vector"
+    """multi-vector: a vector for each token except the first, scored by MaxSim divided by the
+    number of query tokens; dense: one vector, scored by the cosine; sparse: a weight for each
+    token of the vocabulary, scored by the sum over shared tokens."""
+    kind: Literal["late-interaction", "dense", "sparse"] = "late-interaction"
+    """late-interaction for multi-vector, else the same as `vectors`."""
     max_tokens: int = Field(ge=8)
     """Longest input, special tokens included; longer texts are cut."""
     dtype: Dtype | None = None
     """Overrides encoding.dtype for this model."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_vectors(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        vectors = data.get("vectors", "multi-vector")
+        kind = "late-interaction" if vectors == "multi-vector" else vectors
+        if data.get("kind", kind) != kind:
+            raise ValueError(f"vectors: {vectors} are of kind {kind}, not {data['kind']}")
+        return data | {"kind": kind}
+
+    @property
+    def scores_by(self) -> Scoring:
+        """How a query's vectors are compared with a document's."""
+        by_vectors: dict[str, Scoring] = {
+            "multi-vector": "mean-maxsim",
+            "dense": "cosine",
+            "sparse": "sparse",
+        }
+        return by_vectors[self.vectors]
 
 
 class ColbertModel(EncoderModel):

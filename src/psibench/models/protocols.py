@@ -13,7 +13,7 @@ MODEL_VERSIONS = {
     "bm25s": 3,
     "colbert": 2,
     "embedding-api": 1,
-    "flag-embedding": 1,
+    "flag-embedding": 2,
     "sentence-transformers": 2,
     "sparse-encoder": 1,
     "static-embeddings": 2,

@@ -168,23 +168,23 @@ def check_network(folder: str | Path, model: Any, info: Mapping[str, Any]) -> No
 
 @contextmanager
 def checking_weights(folder: Path) -> Iterator[None]:
-    """Make sentence-transformers refuse checkpoints by ``check_files`` and ``check_network``.
+    """Make a library refuse checkpoints by ``check_files`` and ``check_network``.
 
-    The library itself does not check weights.
+    sentence-transformers and FlagEmbedding do not check weights.
     """
     from unittest import mock
 
-    from sentence_transformers.base.modules import Transformer
+    from transformers import PreTrainedModel
 
     check_files(folder)
-    load = Transformer._load_model
+    load = PreTrainedModel.from_pretrained.__func__
 
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        transformer, info = load(self, *args, **WITH_INFO, **kwargs)
-        check_network(folder, transformer, info)
-        return transformer
+    def checked(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        model, info = load(cls, *args, **kwargs | WITH_INFO)
+        check_network(folder, model, info)
+        return model
 
-    with quiet(), mock.patch.object(Transformer, "_load_model", checked):
+    with quiet(), mock.patch.object(PreTrainedModel, "from_pretrained", classmethod(checked)):
         yield
 
 

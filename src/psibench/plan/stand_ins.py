@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import TypeAdapter
 
 from psibench.config.files import validated
-from psibench.config.models import FusionModel, Model, RerankModel, SentenceTransformerModel
+from psibench.config.models import (
+    EncoderModel,
+    FusionModel,
+    Model,
+    RerankModel,
+    SentenceTransformerModel,
+)
 from psibench.config.paths import CONFIG_FOLDER
 from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, checkpoint_of, load_rerankers
@@ -146,7 +152,8 @@ def _models(
     for name, entry in {**named, **models}.items():
         by = rerankers.get(entry.reranker) if isinstance(entry, RerankModel) else DENSE
         if by is not None and _is_replaced(entry):
-            of_kind = (entry.backend, entry.kind, entry.control, getattr(entry, "vectors", None))
+            runs_here = isinstance(entry, EncoderModel)
+            of_kind = ("encoder" if runs_here else entry.backend, entry.kind, entry.control)
             key = (*of_kind, name if name in distinct else "")
             found[name] = first.setdefault(key, stand_in_id(by, name))
     for name, entry in models.items():

@@ -42,41 +42,46 @@ class Reading:
     ----------
     ids
         Token ids of the whole input.
+    visible
+        Text -> how many of its leading characters the model reads. A text that was cut is visible
+        up to the end of its last token; any other text to its end, even if the tokenizer drops its
+        last characters.
+    types
+        Token types; None: 0.
+    """
+
+    ids: list[int]
+    visible: Callable[[str], int]
+    types: list[int] | None = None
+
+    @property
+    def tokens(self) -> Tokens:
+        """Input of the network."""
+        ids = np.array(self.ids)
+        return Tokens(ids, np.zeros_like(ids) if self.types is None else np.array(self.types))
+
+
+def visible_chars(encoding: Any, text: str, *, sequence: int = 0, before: int = 0) -> int:
+    """Return how many leading characters of a text are in an encoding that was cut.
+
+    Parameters
+    ----------
     encoding
-        The input or only its text, cut, with the rest as overflow (``tokenizers.Encoding``).
+        The input, or its part with the text, with the rest as overflow (``tokenizers.Encoding``).
     sequence
         Index of the tokenizer's input that has the text: 0, or 1 for the second of a pair.
     before
         Number of characters before the text in that input.
     """
 
-    ids: list[int]
-    encoding: Any
-    sequence: int = 0
-    before: int = 0
+    def last_char(part: Any) -> int:
+        ends = zip(part.offsets, part.sequence_ids, strict=True)
+        return max((end for (_, end), number in ends if number == sequence), default=0)
 
-    @property
-    def tokens(self) -> Tokens:
-        """Input of the network."""
-        ids = np.array(self.ids)
-        return Tokens(
-            ids, np.array(self.encoding.type_ids) if self.sequence else np.zeros_like(ids)
-        )
-
-    def visible_char_end(self, text: str) -> int:
-        """Return how many leading characters of the text the model reads.
-
-        A text that was cut is visible up to the end of its last token; any other text to its end,
-        even if the tokenizer drops its last characters.
-        """
-        read = self._last_char(self.encoding)
-        if all(self._last_char(rest) <= read for rest in self.encoding.overflowing):
-            return len(text)
-        return min(max(read - self.before, 0), len(text))
-
-    def _last_char(self, encoding: Any) -> int:
-        ends = zip(encoding.offsets, encoding.sequence_ids, strict=True)
-        return max((end for (_, end), sequence in ends if sequence == self.sequence), default=0)
+    read = last_char(encoding)
+    if all(last_char(rest) <= read for rest in encoding.overflowing):
+        return len(text)
+    return min(max(read - before, 0), len(text))
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class CheckpointScorer:
 
     def visible_char_ends(self, pairs: Sequence[TextPair]) -> list[int]:
         """Return how many leading characters of each text are in the model's input."""
-        return [reading.visible_char_end(text) for (_, text), reading in self._readings(pairs)]
+        return [reading.visible(text) for (_, text), reading in self._readings(pairs)]
 
     def score(self, items: Sequence[Tokens]) -> Scores:
         """Score a batch in one forward pass."""

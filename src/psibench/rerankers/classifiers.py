@@ -1,20 +1,18 @@
 """Rerankers that are sequence classifiers with one output for a query and a text.
 
-sentence-transformers' `CrossEncoder` loads and runs them. The output is a logit. Its sigmoid is the
-score, even if a checkpoint declares none (mmarco-mMiniLMv2), because the papers compare scores in
-[0, 1].
+The output is a logit. Its sigmoid is the score, even if a checkpoint declares none
+(mmarco-mMiniLMv2), because the papers compare scores in [0, 1].
 
-- ``cross-encoder``: the longer of query and text is cut first. Ports (`architecture`) load
-  gte-multilingual-reranker and Jina's two rerankers, because the checkpoints' code does not run
-  with transformers 5.
-- ``flag``: reads pairs as FlagEmbedding's `FlagReranker` (version 1.4.2, by the BGE authors): a
-  query is cut to three quarters of ``max_tokens``, the text to the rest. float16 on a GPU, as in
-  the papers.
+- ``cross-encoder``: sentence-transformers' `CrossEncoder` loads and runs them. The longer of query
+  and text is cut first. Ports (`architecture`) load gte-multilingual-reranker and Jina's two
+  rerankers, because the checkpoints' code does not run with transformers 5.
+- ``flag``: FlagEmbedding's `FlagReranker` loads them and reads pairs: it cuts a query to three
+  quarters of ``max_tokens`` and the text to the rest. float16 on a GPU, as in the papers.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,12 @@ from psibench.models.library_keys import (
 )
 from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_checkpoint_tokenizer, n_input_embeddings, pad_rows
-from psibench.models.weights import check_files, load_model
+from psibench.models.weights import (
+    check_files,
+    check_tokenizer,
+    checking_weights,
+    load_model,
+)
 from psibench.rerankers.checkpoints import (
     CheckpointScorer,
     Reading,
@@ -42,7 +45,9 @@ from psibench.rerankers.checkpoints import (
     encode,
     linear_in_float32,
     number_format,
+    visible_chars,
 )
+from psibench.rerankers.flag_pairs import read_flag_pairs
 from psibench.rerankers.protocols import TextPair
 
 logger = logging.getLogger("psibench")
@@ -53,6 +58,18 @@ RunNetwork = Callable[[Mapping[str, Any]], Any]
 """Padded inputs -> (n_pairs, 1) logits."""
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """A classifier as its library loaded it."""
+
+    network: Any
+    """What moves to the device."""
+    tokenizer: Any
+    run: RunNetwork
+    plain: Any = None
+    """The network that OpenVINO can compile: a class of transformers without further modules."""
+
+
 def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> CheckpointScorer:
     """Load a sequence classifier; on a GPU ``flag`` has float16 weights, others run under autocast.
 
@@ -61,23 +78,29 @@ def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> Ch
     """
     import torch
 
-    is_flag = isinstance(entry, FlagReranker)
     dtype = number_format(entry, device)
-    load = _load_library if getattr(entry, "architecture", "auto") == "auto" else _load_ported
     folder = checkpoint_folder(entry)
     check_files(folder)
     refuse_other_classifier(folder)
-    network, tokenizer, run = load(folder, entry)
+    is_flag = isinstance(entry, FlagReranker)
+    if is_flag:
+        loaded = _load_flag(folder, entry)
+    elif getattr(entry, "architecture", "auto") == "auto":
+        loaded = _load_library(folder, entry)
+    else:
+        loaded = _load_ported(folder, entry)
+    network, tokenizer = loaded.network, loaded.tokenizer
     _check_padding(tokenizer, getattr(network, "transformers_model", network), entry.checkpoint)
     network.to(device).eval()
-    if dtype != "float32":
+    if dtype != "float32" or is_flag:  # transformers keeps the format of a file
         network.to(getattr(torch, dtype) if is_flag else torch.float32)
+    if dtype != "float32":
         for layer in network.modules():
             if isinstance(layer, torch.nn.Linear) and layer.out_features == 1:
                 layer.forward = partial(linear_in_float32, layer)  # type: ignore[method-assign]
     names = [name for name in CLASSIFIER_INPUTS if name in tokenizer.model_input_names]
 
-    def logits(items: Sequence[Tokens], run: RunNetwork = run) -> Any:
+    def logits(items: Sequence[Tokens], run: RunNetwork = loaded.run) -> Any:
         rows = {
             "input_ids": [item.ids for item in items],
             "attention_mask": [np.ones_like(item.ids) for item in items],
@@ -89,11 +112,10 @@ def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> Ch
         with torch.inference_mode(), torch.autocast(device, getattr(torch, dtype), enabled=casts):
             return run(inputs)[:, 0]
 
-    read = partial(_read_flag if is_flag else _read_pairs, tokenizer, entry.max_tokens)
+    read = partial(read_flag_pairs if is_flag else _read_pairs, tokenizer, entry.max_tokens)
     scorer = CheckpointScorer(name, entry, dtype, entry.max_tokens, read, logits)
-    is_plain = load is _load_library and not getattr(entry, "trust_remote_code", False)
-    if is_plain and len(network) == 1 and (device, dtype) == ("cpu", "float32"):
-        compiled = _compile(scorer, network.transformers_model, names, run)
+    if loaded.plain is not None and (device, dtype) == ("cpu", "float32"):
+        compiled = _compile(scorer, loaded.plain, names, loaded.run)
         if compiled is not None:
             return replace(scorer, logits=partial(logits, run=compiled))
     return scorer
@@ -112,28 +134,58 @@ def _check_padding(tokenizer: Any, network: Any, checkpoint: str) -> None:
         )
 
 
-def _load_library(folder: Path, entry: Classifier) -> tuple[Any, Any, RunNetwork]:
+def _load_library(folder: Path, entry: Classifier) -> Loaded:
     from sentence_transformers import CrossEncoder
 
     trusts = bool(getattr(entry, "trust_remote_code", False))
     model = load_model(CrossEncoder, folder, trust_remote_code=trusts, dtype="float32")
     network = model.transformers_model
-    made_for = (network.config.architectures or ["none"])[0]
-    if made_for.endswith("ForCausalLM") and not trusts:
+    if not trusts:
+        _refuse_causal(entry, network.config.architectures)
+    _check_outputs(entry, model.num_labels, network)
+    refuse_unread(model[0], entry.checkpoint, lengths=False)  # pairs have no role
+    _warn_of_length(entry, folder, model.max_seq_length)
+    return Loaded(
+        model,
+        model.tokenizer,
+        lambda inputs: model(dict(inputs))["scores"],
+        plain=network if len(model) == 1 and not trusts else None,
+    )
+
+
+def _load_flag(folder: Path, entry: Classifier) -> Loaded:
+    from FlagEmbedding import FlagReranker as Library
+
+    _refuse_causal(entry, read_json_object(folder / "config.json").get("architectures"))
+    with checking_weights(folder):
+        model = Library(str(folder), max_length=entry.max_tokens, devices="cpu")
+    network = model.model
+    check_tokenizer(model.tokenizer, folder)
+    _check_outputs(entry, network.config.num_labels, network)
+    # The library moves the network to the CPU when it deletes `model`: `run` keeps it.
+    return Loaded(
+        network, model.tokenizer, lambda inputs: model.model(**inputs).logits, plain=network
+    )
+
+
+def _refuse_causal(entry: Classifier, architectures: list[str] | None) -> None:
+    """Raise InputError if a checkpoint was saved as a language model."""
+    made_for = (architectures or ["none"])[0]
+    if made_for.endswith("ForCausalLM"):
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: was saved as {made_for}, without a classifier's "
             "output layer; see config/rerankers.yaml for other backends"
         )
-    if model.num_labels != 1:
+
+
+def _check_outputs(entry: Classifier, n_outputs: int, network: Any) -> None:
+    """Raise InputError unless a network has one output and takes ``max_tokens`` tokens."""
+    if n_outputs != 1:
         raise InputError(
-            f"checkpoint {entry.checkpoint!r}: has {model.num_labels} outputs, but a reranker has "
-            "1. Is it another kind of classifier?"
+            f"checkpoint {entry.checkpoint!r}: has {n_outputs} outputs, but a reranker has 1. Is "
+            "it another kind of classifier?"
         )
-    refuse_unread(model[0], entry.checkpoint, lengths=False)  # pairs have no role
     check_positions(network, entry.checkpoint, entry.max_tokens)
-    if entry.backend == "cross-encoder":
-        _warn_of_length(entry, folder, model.max_seq_length)
-    return model, model.tokenizer, lambda inputs: model(dict(inputs))["scores"]
 
 
 def _warn_of_length(entry: Classifier, folder: Path, longest: int | None) -> None:
@@ -151,7 +203,7 @@ def _warn_of_length(entry: Classifier, folder: Path, longest: int | None) -> Non
         )  # fmt: skip
 
 
-def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, RunNetwork]:
+def _load_ported(folder: Path, entry: Classifier) -> Loaded:
     assert isinstance(entry, CrossEncoderReranker)
     refuse_for_port(folder)
     tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
@@ -160,7 +212,7 @@ def _load_ported(folder: Path, entry: Classifier) -> tuple[Any, Any, RunNetwork]
         folder, read_json_object(folder / "config.json")
     )
     check_positions(network, entry.checkpoint, entry.max_tokens)
-    return network, tokenizer, lambda inputs: network(**inputs).logits
+    return Loaded(network, tokenizer, lambda inputs: network(**inputs).logits)
 
 
 def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: RunNetwork) -> Any:
@@ -183,23 +235,8 @@ def _compile(scorer: CheckpointScorer, network: Any, names: list[str], run: RunN
 
 def _read_pairs(tokenizer: Any, max_tokens: int, pairs: Sequence[TextPair]) -> Iterator[Reading]:
     """Read pairs by the tokenizer's template; the longer of both is cut first."""
-    return _read(tokenizer, pairs, truncation="longest_first", max_length=max_tokens)
-
-
-def _read_flag(tokenizer: Any, max_tokens: int, pairs: Sequence[TextPair]) -> Iterator[Reading]:
-    """Read pairs by the tokenizer's template; queries are cut first, then texts."""
-    encodings = encode(
-        tokenizer, [query for query, _ in pairs],
-        add_special_tokens=False, truncation=True, max_length=max_tokens * 3 // 4,
-    )  # fmt: skip
-    shortened = [
-        (query[: encoding.offsets[-1][1]] if encoding.overflowing else query, text)
-        for (query, text), encoding in zip(pairs, encodings, strict=True)
-    ]
-    return _read(tokenizer, shortened, truncation="only_second", max_length=max_tokens)
-
-
-def _read(tokenizer: Any, pairs: Sequence[TextPair], **cut: Any) -> Iterator[Reading]:
     queries, texts = (list(side) for side in zip(*pairs, strict=True))
+    cut = {"truncation": "longest_first", "max_length": max_tokens}
     for encoding in encode(tokenizer, queries, texts, **cut):
-        yield Reading(encoding.ids, encoding, sequence=1)
+        visible = partial(visible_chars, encoding, sequence=1)
+        yield Reading(encoding.ids, visible, encoding.type_ids)

@@ -6,15 +6,18 @@ padding, so that other pairs change neither positions nor rounding. transformers
 - ``qwen3``: the probability of "yes" against "no" as the answer to a fixed question. Format and
   score follow the model card (Qwen/Qwen3-Reranker-0.6B) and Zhang et al. 2025, arXiv:2506.05176,
   section 2: softmax over the logits of both words, which is the sigmoid of their difference.
-- ``flag-llm``: the logit of "Yes", with pairs read as in FlagEmbedding's `FlagLLMReranker` (version
-  1.4.2, by the BGE authors): query, text and prompt are tokenized separately.
+- ``flag-llm``: the logit of "Yes". FlagEmbedding's `FlagLLMReranker` loads the checkpoint; query,
+  text and prompt are tokenized separately, as there. psibench computes only the last position's
+  logit of "Yes", where the library computes all words' logits at all positions.
 - ``mxbai``: mxbai-rerank-v2, which reads pairs in the same way. The score is the logit of "1"
   minus the logit of "0" (github.com/mixedbread-ai/mxbai-rerank). Here ``max_tokens`` includes the
   query's prefix of about 25 tokens.
 - ``flag-layerwise``: FlagEmbedding's `LayerWiseFlagLLMReranker`, the output of a middle layer of
-  MiniCPM. The networks of FlagEmbedding and of the checkpoint do not run with transformers 5.
-  MiniCPM (Hu et al. 2024, arXiv:2404.06395, section 4) is Llama with embeddings times scale_emb and
-  residual branches times scale_depth / sqrt(layers), which transformers calls Granite.
+  MiniCPM, with pairs read as by ``flag-llm``. FlagEmbedding 1.4.2 cannot load its network with
+  transformers 5, which replaces the config's `rope_scaling: null` (KeyError 'type' in
+  `MiniCPMAttention._init_rope`). MiniCPM (Hu et al. 2024, arXiv:2404.06395, section 4) is Llama
+  with embeddings times scale_emb and residual branches times scale_depth / sqrt(layers), which
+  transformers calls Granite.
 
 FlagEmbedding's and mxbai's rerankers run in float16 on a GPU, as in the papers, and in float32 on a
 CPU.
@@ -22,12 +25,14 @@ CPU.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from psibench.config.rerankers import (
     FlagLayerwiseReranker,
+    FlagLlmReranker,
     MxbaiReranker,
     PromptedReranker,
     Qwen3Reranker,
@@ -38,6 +43,8 @@ from psibench.models.networks import check_positions
 from psibench.models.tokenizing import load_checkpoint_tokenizer, pad_rows
 from psibench.models.weights import (
     check_network_config,
+    check_tokenizer,
+    checking_weights,
     load_port,
     quiet,
     read_tensors,
@@ -49,12 +56,12 @@ from psibench.rerankers.checkpoints import (
     Tokens,
     encode,
     number_format,
+    visible_chars,
 )
+from psibench.rerankers.flag_pairs import Read, reads_prompted
 from psibench.rerankers.protocols import TextPair
 
 DecoderEntry = Qwen3Reranker | PromptedReranker
-Read = Callable[[Sequence[TextPair]], Iterator[Reading]]
-_TRUNCATION: dict[str, Any] = {"add_special_tokens": False, "truncation": True}
 
 
 def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointScorer:
@@ -91,6 +98,15 @@ def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int,
     if isinstance(entry, FlagLayerwiseReranker):
         tokenizer = load_checkpoint_tokenizer(folder, as_stored=True)
         network, head = _load_minicpm(folder, entry)
+    elif isinstance(entry, FlagLlmReranker):
+        from FlagEmbedding import FlagLLMReranker
+
+        with checking_weights(folder):
+            library = FlagLLMReranker(str(folder), devices="cpu")
+        tokenizer = check_tokenizer(library.tokenizer, folder)
+        network = library.model.base_model
+        head = _answer_head(library.model, tokenizer, entry)
+        library.model = None  # which the library would move to the CPU when it is deleted
     else:
         from transformers import AutoModelForCausalLM
 
@@ -99,7 +115,7 @@ def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int,
         network, head = model.base_model, _answer_head(model, tokenizer, entry)
     if isinstance(entry, Qwen3Reranker):
         return network, head, entry.max_tokens, _reads_qwen3(tokenizer, entry)
-    return network, head, *_reads_prompted(tokenizer, entry)
+    return network, head, *reads_prompted(tokenizer, entry)
 
 
 def _answer_head(model: Any, tokenizer: Any, entry: DecoderEntry) -> Any:
@@ -155,42 +171,13 @@ def _reads_qwen3(tokenizer: Any, entry: Qwen3Reranker) -> Read:
             f"<Instruct>: {entry.instruction}\n<Query>: {query}\n<Document>: " for query, _ in pairs
         ]
         whole = [head + text for head, (_, text) in zip(heads, pairs, strict=True)]
-        encodings = encode(tokenizer, whole, max_length=longest, **_TRUNCATION)
+        cut = {"add_special_tokens": False, "truncation": True, "max_length": longest}
+        encodings = encode(tokenizer, whole, **cut)
         for head, encoding in zip(heads, encodings, strict=True):
-            yield Reading([*prefix, *encoding.ids, *suffix], encoding, before=len(head))
+            visible = partial(visible_chars, encoding, before=len(head))
+            yield Reading([*prefix, *encoding.ids, *suffix], visible)
 
     return read
-
-
-def _reads_prompted(tokenizer: Any, entry: PromptedReranker) -> tuple[int, Read]:
-    r"""Read pairs as ``<s>A: query\nB: text\nprompt``; also return the longest input.
-
-    The query is cut to three quarters of ``max_tokens``, the text to ``max_tokens``, and both
-    together to ``max_tokens`` plus separator and prompt. Then separator and prompt are added again,
-    as in FlagEmbedding.
-    """
-    separator, prompt = (
-        each.ids for each in encode(tokenizer, ["\n", entry.prompt], add_special_tokens=False)
-    )
-    start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
-    if start == [tokenizer.pad_token_id] and not isinstance(entry, FlagLayerwiseReranker):
-        start = []
-    limit, behind = entry.max_tokens, [*separator, *prompt]
-
-    def read(pairs: Sequence[TextPair]) -> Iterator[Reading]:
-        queries = [entry.query_prefix + query for query, _ in pairs]
-        texts = [entry.text_prefix + text for _, text in pairs]
-        for query, text in zip(
-            encode(tokenizer, queries, max_length=limit * 3 // 4, **_TRUNCATION),
-            encode(tokenizer, texts, max_length=limit, **_TRUNCATION),
-            strict=True,
-        ):
-            before = [*start, *query.ids, *separator]
-            text.truncate(max(0, limit + len(behind) - len(before)))
-            ids = [*before, *text.ids, *behind]
-            yield Reading(ids, text, before=len(entry.text_prefix))
-
-    return limit + 2 * len(behind), read
 
 
 # --- MiniCPM, which transformers calls Granite ---

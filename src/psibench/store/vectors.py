@@ -99,9 +99,11 @@ def as_rows(weights: np.ndarray) -> list[np.ndarray]:
     -------
     (n_terms, 3) float32 arrays of high digit, low digit and weight, by ascending term.
     """
-    rows = []
-    for row in weights:
-        terms = np.flatnonzero(row > 0)
-        high, low = np.divmod(terms, TERM_BASE)
-        rows.append(np.column_stack([high, low, row[terms]]).astype(np.float32))
-    return rows
+    found = [(np.flatnonzero(row > 0), row) for row in weights]
+    return [term_rows(terms, row[terms]) for terms, row in found]
+
+
+def term_rows(terms: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the rows of a text's terms, given in ascending order, as ``as_rows``."""
+    high, low = np.divmod(terms, TERM_BASE)
+    return np.column_stack([high, low, weights]).astype(np.float32)

@@ -38,6 +38,10 @@ LAUNCHER_S = 15.0
 CPU_CACHE_BYTES = 2 << 30
 """Size of the key-value cache of a server without GPUs, unless its arguments set it. vLLM's default
 is a share of the machine's memory, which the job may not have."""
+NO_PROGRAM = (
+    "no such program on PATH. `psibench vllm-env FOLDER` makes an environment with vLLM; name its "
+    "program in `vllm.command` of the model's entry (docs/vllm.md)"
+)
 _MOST_LINE_CHARS, MOST_NAMED, TAIL_LINES = 1000, 3, 12
 _EXCEPTION = re.compile(
     r"(?:.*\bERROR [^]]*\] +|(?:\([^()]*pid=\d+[^()]*\) +)*)"
@@ -147,16 +151,12 @@ class VllmProcess:
                 "backend vllm needs Linux; start the server on another machine and use "
                 "`backend: openai` with its address (docs/vllm.md)"
             )
-        folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-        variables = {"PATH": os.pathsep.join(folders), "VLLM_API_KEY": self.secret.reveal()}
+        variables = {"PATH": search_path(), "VLLM_API_KEY": self.secret.reveal()}
         port = free_port()
         program, *arguments = self._command(port)
         path = shutil.which(program, path=variables["PATH"])
         if path is None:
-            raise InputError(
-                f"{program}: no such program on PATH. Install vLLM in a separate environment, and "
-                "name its program in `vllm.command` of the model's entry (docs/vllm.md)"
-            )
+            raise InputError(f"{program}: {NO_PROGRAM}")
         # -P: imports nothing from the working directory, which may have files of the same name.
         launcher = [sys.executable, "-P", "-m", "psibench.vllm.launcher", str(os.getpid())]
         inherited = {name: text for name, text in os.environ.items() if name != "PYTHONSAFEPATH"}
@@ -244,6 +244,12 @@ def log_name() -> str:
     """Return a name for a server's log: time, host, process id and random digits."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     return f"vllm-{moment}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}.log"
+
+
+def search_path() -> str:
+    """Return the folders in which the job looks for a server's program."""
+    folders = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    return os.pathsep.join(folders)
 
 
 def vllm_command(
