@@ -1,14 +1,17 @@
 """`psibench audit`: how much of a corpus a model reads; needs no queries."""
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from psibench import __version__
 from psibench.commands.base import refuse_below, refuse_file, share, whole, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
 from psibench.commands.text_table import frame_lines
@@ -20,7 +23,10 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.models.counting import counter_of, token_counter
 from psibench.models.load import load_tokens_only
+from psibench.models.protocols import Role
 from psibench.probes.encoding import ProbeEncoder
+from psibench.probes.endpoints import EncoderEndpoint, ServiceEndpoint, endpoint_entry
+from psibench.probes.measuring import MOST_REQUESTS, Limit, Measured, RefusedError, measure
 from psibench.probes.reading import (
     DOCUMENT_READING,
     PLACES,
@@ -36,6 +42,7 @@ from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 
 SAMPLE_SEED = 42
+MOST_WORDS = 8192
 EXIT_ABOVE = 1
 """Exit code if more documents are cut than --max-cut allows."""
 NOT_AUDITABLE = {
@@ -48,7 +55,7 @@ NOT_AUDITABLE = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `psibench audit`."""
-    add_model_and_corpus(parser)
+    add_model_and_corpus(parser, needs_corpus=False)
     parser.add_argument(
         "--max-cut",
         type=share,
@@ -63,13 +70,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of documents whose vector is compared with the vectors of its thirds; 0: none "
         "(default: 200)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the tables")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the tables, or for measured.json"
+    )
+    group = parser.add_argument_group(
+        "measure", "Ask the model itself how much it reads; needs no corpus and no tokenizer."
+    )
+    group.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure the input length, which end is cut, and windows, in at most "
+        f"{MOST_REQUESTS} requests; MODEL may also be the address of a service (OpenAI's API, or "
+        "TEI's /embed)",
+    )
+    group.add_argument(
+        "--at-least",
+        type=whole,
+        metavar="N",
+        help=f"for CI: exit with {EXIT_ABOVE} if fewer tokens of a document are read",
+    )
+    group.add_argument(
+        "--up-to", type=whole, metavar="WORDS", help="longest text to try (default: 8192)"
+    )
+    group.add_argument("--name", default="model", help="with an address: the service's model name")
+    group.add_argument(
+        "--key-env", metavar="VARIABLE", help="with an address: variable with the API key"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print how much of the corpus the model reads; return the exit code."""
-    refuse_below(args, {"n": 0, "max_tokens": 8})
+    refuse_below(args, {"n": 0, "max_tokens": 8, "at_least": 1, "up_to": 64})
     refuse_file("--out", args.out)
+    if args.measure:
+        return run_measure(args)
+    if args.corpus is None:
+        raise InputError("CORPUS is missing: give documents, or --measure")
+    if args.at_least is not None:
+        raise InputError("--at-least needs --measure")
     entry = find_model(args.model, max_tokens=args.max_tokens)
     if reason := NOT_AUDITABLE.get(entry.backend):
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
@@ -105,6 +143,91 @@ def run(args: argparse.Namespace) -> int:
         )
         return EXIT_ABOVE
     return 0
+
+
+def run_measure(args: argparse.Namespace) -> int:
+    """Measure how much a model reads, print it, and return the exit code."""
+    if args.corpus is not None or args.max_cut is not None:
+        raise InputError("--measure uses texts of its own; leave out CORPUS and --max-cut")
+    if "://" in args.model:
+        entry = endpoint_entry(args.model, args.name, args.key_env)
+    else:
+        entry = find_model(args.model, max_tokens=args.max_tokens)
+    endpoint: ServiceEndpoint | EncoderEndpoint
+    if isinstance(entry, EmbeddingApiModel):
+        endpoint = ServiceEndpoint(entry, args.model)
+        differs = bool(entry.query_fields or entry.document_fields)
+    elif isinstance(entry, EncoderModel):
+        endpoint = EncoderEndpoint(entry)
+        differs = True
+    else:
+        raise InputError(
+            f"model {args.model!r} cannot be measured: backend {entry.backend} embeds no texts"
+        )
+    most = args.up_to or max(MOST_WORDS, 2 * (args.at_least or 0))
+    roles: list[Role] = ["document", "query"] if differs else ["document"]
+    try:
+        found = measure(endpoint, roles=roles, most_words=most)
+    except RefusedError as error:
+        raise InputError(f"{args.model} refuses even short texts: {error}") from None
+    for line in measured_lines(args.model, found):
+        print(line)
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        path = args.out / "measured.json"
+        record = {"model": args.model, "psibench": __version__} | asdict(found)
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        print(f"\nWritten to {path}; `psibench score --max-tokens {path}` uses it")
+    read = found.document
+    if args.at_least is not None and read.words is not None:
+        n = read.words if read.tokens is None else read.tokens
+        if n < args.at_least:
+            print(
+                f"psibench audit: the model reads {n:,} tokens of a document, fewer than "
+                f"--at-least {args.at_least:,}",
+                file=sys.stderr,
+            )
+            return EXIT_ABOVE
+    return 0
+
+
+def measured_lines(model: str, found: Measured) -> Iterator[str]:
+    """Yield the lines about a measured model."""
+    yield f"{model}: measured with {found.n_requests} requests in {found.seconds:.1f} s."
+    yield f"  documents: {_limit_text(found.document)}"
+    if found.query is None:
+        yield "  queries: sent in the same way"
+    else:
+        same = found.query == found.document
+        yield f"  queries: {'the same' if same else _limit_text(found.query)}"
+    if found.window_words == 1:
+        yield "  order: the order of words has no effect (word vectors are added)"
+    elif found.window_words is not None:
+        yield (
+            f"  windows: the vectors of windows are added; the first has {found.window_words:,} "
+            "words"
+        )
+    else:
+        yield "  windows: none; the text is read as a whole"
+    unit = "length 1" if found.unit else "other lengths than 1"
+    noise = f"differ by up to {found.noise:.1e}" if found.noise else "are identical"
+    yield f"  vectors: {unit}; vectors of equal texts {noise}"
+
+
+def _limit_text(limit: Limit) -> str:
+    if limit.cut == "none":
+        return f"all {limit.tried:,} words are read; nothing is cut up to this length"
+    if limit.cut == "middle" or limit.words is None:
+        return f"start and end of {limit.tried:,} words are read, the middle is not"
+    counted = f" ({limit.tokens:,} tokens as the model counts)" if limit.tokens else ""
+    about = "" if limit.exact else "at least "
+    if limit.cut == "refused":
+        accepted = f"texts of up to {limit.words:,} words{counted} are accepted"
+        return f"{accepted}; longer ones are refused"
+    part = "first" if limit.cut == "end" else "last"
+    rest = "the end" if limit.cut == "end" else "the start"
+    hidden = "" if limit.exact else "; noise hides the exact number"
+    return f"{about}the {part} {limit.words:,} words{counted} are read; {rest} is cut{hidden}"
 
 
 def audit(

@@ -60,13 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_model_and_corpus(parser: argparse.ArgumentParser) -> None:
+def add_model_and_corpus(parser: argparse.ArgumentParser, *, needs_corpus: bool = True) -> None:
     """Add the model, the corpus, and options for reading them."""
     parser.add_argument(
         "model", metavar="MODEL", help="id of the registry, or a folder with a checkpoint"
     )
     documents = f"documents: a folder of files ({SUPPORTED}), or one such file"
-    parser.add_argument("corpus", metavar="CORPUS", type=Path, help=documents)
+    parser.add_argument(
+        "corpus",
+        metavar="CORPUS",
+        type=Path,
+        nargs=None if needs_corpus else "?",
+        help=documents,
+    )
     parser.add_argument(
         "--text-column", default="text", help="field with the texts (default: text)"
     )
