@@ -239,6 +239,6 @@ def test_remaining_time_follows_the_remaining_tokens(store, monkeypatch, caplog)
     encode_texts(encoder, texts, "document", store=store, settings=settings, description="now")
     told = [line for line in caplog.messages if line.endswith(" left")]
     assert told[:2] == [
-        "now: 1,000 of 10,000 tokens (10 %), 100 tokens/s, 1 min 30 s left",
         "now: 4,000 of 10,000 tokens (40 %), 100 tokens/s, 1 min 0 s left",
+        "now: 7,000 of 10,000 tokens (70 %), 100 tokens/s, 30 s left",
     ]
