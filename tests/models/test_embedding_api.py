@@ -250,7 +250,9 @@ def test_tokenizer_identity_depends_on_content_not_name(tmp_path):
     assert tokenizer_identity(tokenizer, name="t") == first
     tokenizer.add_tokens(["w999"])
     assert tokenizer_identity(tokenizer, name="t") != first
-    with pytest.raises(InputError, match="tokenizer 't': object gives no character offsets of tokens"):
+    with pytest.raises(
+        InputError, match="tokenizer 't': object gives no character offsets of tokens"
+    ):
         tokenizer_identity(object(), name="t")
 
 
