@@ -100,6 +100,36 @@ def test_each_run_may_have_read_another_part(files):
     assert psi(files, model="blind", evidence="all")["seen"] == 1.0
 
 
+@pytest.mark.parametrize(
+    ("document", "seen"),
+    [
+        ({"words": 126, "tokens": 128, "cut": "end"}, 0.5),
+        ({"words": None, "tokens": None, "cut": "none"}, 1.0),
+    ],
+)
+def test_measured_limit_is_used(files, tmp_path, document, seen):
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps({"document": document}))
+    assert score(files, *reading(files, str(path))) == 0
+    assert psi(files, evidence="all")["seen"] == seen
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{}", "not written by `psibench audit --measure"),
+        ('{"document": {"cut": "start", "tokens": 9}}', "found cut 'start' and 9 tokens"),
+        ('{"document": {"cut": "end", "tokens": null}}', "found cut 'end' and None tokens"),
+    ],
+)
+def test_measured_limit_that_shows_no_evidence_is_refused(
+    files, tmp_path, content, message, capsys
+):
+    (tmp_path / "measured.json").write_text(content)
+    assert score(files, *reading(files, str(tmp_path / "measured.json"))) == 2
+    assert message in capsys.readouterr().err
+
+
 BAD_OPTIONS = {
     "no corpus": (["--max-tokens", "9", "--tokenizer", MINILM], "give all three or none"),
     "no tokens": (["--tokenizer", MINILM], "--corpus: give all three or none"),

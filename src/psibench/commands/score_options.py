@@ -1,6 +1,7 @@
 """The options of `psibench score`, and the visible part of documents that they imply."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import get_args
@@ -163,7 +164,8 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         metavar="N",
         help="length of the model's input in tokens, with special tokens, or "
-        f"{EVERYTHING!r}; one value for all runs, or one per --run",
+        f"{EVERYTHING!r}, or measured.json of `psibench audit --measure`; one value for all runs, "
+        "or one per --run",
     )
     group.add_argument(
         "--tokenizer",
@@ -188,7 +190,7 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     Raises InputError if an option is missing or a value is not a number of tokens.
     """
     others = {"--tokenizer": args.tokenizer, "--corpus": args.corpus}
-    texts = args.max_tokens or []
+    texts = [_measured(text) if text.endswith(".json") else text for text in args.max_tokens or []]
     for text in texts:
         if text != EVERYTHING and whole_number(text, least=1) is None:
             raise InputError(
@@ -205,6 +207,30 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
     if (needed and None in others.values()) or (not texts and any(others.values())):
         raise InputError("--max-tokens, --tokenizer and --corpus: give all three or none")
     return limits or None
+
+
+def _measured(name: str) -> str:
+    """Return the value of --max-tokens that `psibench audit --measure` found for documents.
+
+    Raises InputError if the file is none of its files, or documents are not cut at the end.
+    """
+    try:
+        found = json.loads(Path(name).read_text(encoding="utf-8"))["document"]
+        cut, tokens = found["cut"], found["tokens"]
+    except OSError as error:
+        raise InputError(f"--max-tokens {name}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"--max-tokens {name}: not written by `psibench audit --measure ... --out DIR`"
+        ) from error
+    if cut == "none":
+        return EVERYTHING
+    if cut not in ("end", "refused") or whole_number(str(tokens), least=1) is None:
+        raise InputError(
+            f"--max-tokens {name}: found cut {cut!r} and {tokens} tokens; only a cut at the end, "
+            "with a known number of tokens, shows which evidence is read"
+        )
+    return str(tokens)
 
 
 def ends_from_limits(
