@@ -45,10 +45,13 @@ def test_model_is_served_until_its_retirement(today, said):
         {"backend": "file", "model": "file/x"},
         {"backend": "file", "model": "x", "file": "a.jsonl"},
         {"model": "file/x"},
+        {"backend": "command", "model": "command/x"},
+        {"backend": "command", "model": "x", "command": ["a"]},
+        {"command": ["a"]},
     ],
 )
-def test_only_the_file_backend_has_a_file(changes):
-    with pytest.raises(ValidationError, match="backend file needs `file`"):
+def test_only_outside_translators_have_a_file_or_a_command(changes):
+    with pytest.raises(ValidationError, match=r"backend (file|command) needs `(file|command)`"):
         LlmSettings(**MINE | {"base_url": None} | changes)
 
 

@@ -1,6 +1,8 @@
 """Several translators of one sample: requests, joining, judging and averaging."""
 
 import json
+import os
+import sys
 from dataclasses import replace
 
 import jobs
@@ -11,6 +13,7 @@ from language_tables import write_domains
 from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.generate.ask import Asking, ask_domains
+from psibench.generate.translations import program_of, run_program
 from psibench.llm.sections import LlmSettings
 from psibench.llm.tasks import Replied
 from psibench.tables import Provenance, conform, read_provenance, read_table, write_table
@@ -164,8 +167,13 @@ def asked_of_file(folder, *lines, task=TRANSLATING):
     path.write_text(
         "".join(json.dumps(dict(zip(columns, line, strict=False))) + "\n" for line in lines)
     )
-    write_table(sample(), folder / "sample.parquet", DOCUMENTS, provenance=SOURCE)
     llm = LlmSettings(backend="file", model="file/mine", file=str(path))
+    return translated(folder, llm, task=task)
+
+
+def translated(folder, llm, *, task=TRANSLATING):
+    """Return the outcomes of the sample by a translator that is no language model."""
+    write_table(sample(), folder / "sample.parquet", DOCUMENTS, provenance=SOURCE)
     outcomes = folder / "outcomes.parquet"
     job = jobs.made(
         "ask",
@@ -210,3 +218,69 @@ def test_a_file_of_translations_cannot_judge(tmp_path):
     judging = replace(TRANSLATING, name="judge_translator_2")
     with pytest.raises(InputError, match="judge_translator_2: language model 'x' is a file"):
         asked_of_file(tmp_path, *IN_FRENCH, task=judging)
+
+
+# A translator that is a program
+
+UPPER = "import sys\nfor line in sys.stdin: print(line.strip().upper())"
+
+
+def program(code, *arguments):
+    """A translator that runs Python code."""
+    command = [sys.executable, "-c", code, *arguments]
+    codes = {"qps-Latn": "qps"}
+    return LlmSettings(
+        backend="command", model="command/mine", command=command, language_codes=codes
+    )
+
+
+def test_a_program_translates_line_by_line(tmp_path):
+    outcomes, record = translated(tmp_path, program(UPPER))
+    made = dict(outcomes.select("item_id", "value").rows())
+    assert json.loads(made["law/a:0"])["translation"] == SHORT.upper()
+    assert outcomes["status"].to_list() == ["ok"] * 3
+    assert record["llm_backend"] == "command"
+    assert record["params"]["command"][0] == sys.executable
+
+
+def test_blank_lines_are_kept_and_not_sent(tmp_path):
+    code = "import sys\nfor line in sys.stdin: print('<%s>' % line.strip())"
+    found = run_program(program(code), ["a\n\nb  c\n", "", "d"], SECTION, lambda: None)
+    assert found == ["<a>\n\n<b c>", "", "<d>"]
+
+
+def test_languages_are_named_by_their_codes():
+    llm = program("", "{source}-{target}")
+    assert program_of(llm, SECTION)[-1] == "eng-Latn-qps"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; sys.exit('no such mode')", "ended with exit code 1: no such mode"),
+        ("print('one')", "wrote 1 lines for 3 lines of text; it has to write one line for each"),
+    ],
+)
+def test_a_program_that_fails_is_reported(tmp_path, code, message):
+    with pytest.raises(InputError, match=message):
+        run_program(program(code), ["a", "b", "c"], SECTION, lambda: None)
+
+
+def test_a_missing_program_is_reported():
+    llm = LlmSettings(backend="command", model="command/x", command=["no-such-translator"])
+    with pytest.raises(InputError, match="no-such-translator: no such program on PATH"):
+        run_program(llm, ["a"], SECTION, lambda: None)
+
+
+def test_a_program_ends_with_its_job(tmp_path):
+    mark = tmp_path / "pid"
+    code = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+
+    def stop_soon():
+        if mark.is_file() and mark.read_text():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_program(program(code), ["a"], SECTION, stop_soon)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)

@@ -8,7 +8,7 @@ them from the config it was started with.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from psibench.errors import InputError
 from psibench.generate.base import REPLY_DETAIL_CHARS
 from psibench.generate.benchmarks import GeneratedBenchmark, parse_benchmark
 from psibench.generate.recipes import step_spec, tasks_of
-from psibench.lines import read_records
+from psibench.generate.translations import outside_translations
 from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import AskItem, OutcomeSink
 from psibench.llm.prompts import PromptTemplate, load_prompt, task_requests
@@ -34,7 +34,6 @@ from psibench.llm.tasks import (
     replied,
     shard_documents,
 )
-from psibench.llm.usage import Usage
 from psibench.progress import Progress, warn
 from psibench.stopping import watched_stop
 from psibench.tables import hash_file
@@ -52,12 +51,8 @@ from psibench.tables.schemas import ATTRITION
 from psibench.tables.slices import Slice
 from psibench.tables.stage import stage
 from psibench.translate.steps import translating_section, translation_task
-from psibench.translate.translate import TranslateSection
 
 logger = logging.getLogger("psibench")
-
-FILE_COLUMNS = ("id", "language", "translation")
-"""Required keys of each line in a file of translations."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +77,8 @@ def llm_params(llm: LlmSettings) -> dict[str, Any]:
     if llm.file is not None:
         path = Path(llm.file)
         params["file"] = hash_file(path) if path.is_file() else None
+    if llm.command is not None:
+        params |= {"command": llm.command, "language_codes": llm.language_codes}
     return params | {"max_reasks": llm.asking.max_reasks}
 
 
@@ -135,8 +132,9 @@ def ask_domains(
     n_items = sum(map(len, items))
     files = {str(asking.prompt): hash_file(asking.prompt)}
     if asking.llm.file is not None:
-        outcomes = _from_file(asking, items)
         files[asking.llm.file] = hash_file(Path(asking.llm.file))
+    if asking.llm.backend in ("file", "command"):
+        outcomes = outside_translations(asking, items, check_stop)
     else:
         outcomes = {}
         with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
@@ -234,56 +232,6 @@ def _usage_row(asking: Asking, template: PromptTemplate, outcomes: pl.DataFrame)
         "n_requests": requests["n_replies"].sum(),
         **{name: requests[name].sum() for name in names},
         "prompt_hash": template.hash,
-    }
-
-
-def _from_file(asking: Asking, items: Sequence[Sequence[TaskItem]]) -> dict[str, Outcome]:
-    """Return the outcomes of a file of translations, by ``DOMAIN_NUMBER:ITEM``.
-
-    Raises InputError if the task is not a translation, or if the file lacks a translation or has
-    two of one text.
-    """
-    path, section = Path(str(asking.llm.file)), asking.section
-    if not isinstance(section, TranslateSection) or asking.task.name.startswith("judge_"):
-        raise InputError(
-            f"{asking.task.name}: language model {asking.llm_id!r} is a file of translations. "
-            "Use such a file only as a translator (translate.llm, translate.quality.translators)"
-        )
-    made: dict[str, str] = {}
-    for line, record in read_records(path):
-        if not all(isinstance(record.get(key), str) for key in FILE_COLUMNS):
-            raise InputError(
-                f"{path}, line {line}: expected the keys id, language and translation, each with "
-                f"a text; found {', '.join(record)}"
-            )
-        if record["language"] != section.target_language:
-            continue
-        if record["id"] in made:
-            raise InputError(
-                f"{path}, line {line}: second translation of {record['id']!r} to "
-                f"{section.target_language}; remove one of the two"
-            )
-        made[record["id"]] = record["translation"]
-    lacking = [item.id for of_domain in items for item in of_domain if item.id not in made]
-    if lacking:
-        raise InputError(
-            f"{path}: {len(lacking)} of {sum(map(len, items))} texts have no translation to "
-            f"{section.target_language}; the first is {lacking[0]!r}. Add a line for each. An "
-            "empty translation means that the system could not translate the text"
-        )
-    return {
-        f"{number}:{item.id}": Outcome(
-            item_id=item.id,
-            key=f"{path.name}:{section.target_language}:{item.id}",
-            status="ok",
-            reason="",
-            value={"translation": made[item.id]},
-            text=made[item.id],
-            model=asking.llm.model,
-            usage=Usage(),
-        )
-        for number, of_domain in enumerate(items)
-        for item in of_domain
     }
 
 

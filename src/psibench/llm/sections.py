@@ -18,7 +18,9 @@ from psibench.llm.request import ReplyFormat, Sampling
 if TYPE_CHECKING:
     from psibench.llm.usage import Usage
 
-STAND_IN_PREFIX, FILE_PREFIX = "stand-in/", "file/"
+STAND_IN_PREFIX = "stand-in/"
+OUTSIDE = {"file": "file/", "command": "command/"}
+"""Backends of translators that are no language models, and how their models' names begin."""
 _SECRET_HEADER = re.compile(r"(?i)auth|cookie|key|token|secret|credential")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 MILLION = 1_000_000
@@ -78,16 +80,23 @@ class Retired(Section):
 class LlmSettings(Section):
     """One language model on an OpenAI-compatible server."""
 
-    backend: Literal["openai", "openai-batch", "vllm", "stand-in", "file"]
+    backend: Literal["openai", "openai-batch", "vllm", "stand-in", "file", "command"]
     """openai: any server with OpenAI's chat completions. openai-batch: OpenAI's files and batches.
     vllm: a server that the job starts. stand-in: a rule-based program instead of a language model.
-    file: translations that another system made, as a translator (docs/multilingual.md)."""
+    file: translations that another system made, as a translator (docs/multilingual.md).
+    command: a program that translates lines, as a translator."""
     model: str = Field(min_length=1)
     """Name of the model on the server."""
     revision: str | None = None
     """Pinned revision or date; part of each request's key."""
     file: str | None = None
     """For the file backend: JSON lines with `id` of a text, `language` and `translation`."""
+    command: list[str] | None = Field(default=None, min_length=1)
+    """For the command backend: program and arguments, e.g. [apertium, -u, "{source}-{target}"]. One
+    process reads lines of text and writes a line for each."""
+    language_codes: dict[str, str] = Field(default_factory=dict)
+    """For the command backend: codes of languages in `command`, e.g. {eng-Latn: eng}; others are
+    named by their id."""
     retired: Retired | None = None
     """The day from which the service does not serve the model: no requests are sent from then on,
     stored answers count. A config's entry without this key sends requests to its server."""
@@ -146,16 +155,15 @@ class LlmSettings(Section):
                 f"stand-in must start with {STAND_IN_PREFIX!r}, others must not (except for "
                 "backend openai-batch with a base_url)"
             )
-        if not (
-            (self.backend == "file")
-            == (self.file is not None)
-            == self.model.startswith(FILE_PREFIX)
-        ):
-            raise ValueError(
-                f"model {self.model!r} with backend {self.backend!r} and file {self.file!r}: "
-                "backend file needs `file` and a model named file/SYSTEM; other backends must not "
-                "have them"
-            )
+        for backend, prefix in OUTSIDE.items():
+            value = getattr(self, backend)
+            is_meant = self.backend == backend
+            if not (is_meant == (value is not None) == self.model.startswith(prefix)):
+                raise ValueError(
+                    f"model {self.model!r} with backend {self.backend!r} and {backend} {value!r}: "
+                    f"backend {backend} needs `{backend}` and a model named {prefix}SYSTEM; other "
+                    "backends must not have them"
+                )
         if self.backend == "vllm" and self.base_url is not None:
             raise ValueError(
                 "backend 'vllm' starts a server and takes no base_url; for a running server use "
