@@ -7,10 +7,11 @@
 # make vllm-test      run tests on a real vLLM on CPUs, ten minutes; RELEASES="0.27.0 0.30.0": and some
 #                     requests to these releases
 # make peers          run tests with other projects' programs: mteb, BEIR, ranx, ir-measures, PyTerrier, ...
-# make lint           check formats, lint, types, the workflow, generated files; dry run of each config
+# make lint           check formats, lint, types, the workflow, generated files; dry run of each config;
+#                     build the documentation site, docs/_build/html
 # make format         format the code; write config/schema.json and the generated pages of docs/
 # make bench          measure speed and memory side by side with other libraries: docs/benchmarks.md
-# make docs           build the documentation site: docs/_build/html
+# make real           run real engines on this machine: SmolLM2-135M, Apertium, multilingual-e5-small
 # make lock           write requirements*.lock from pyproject.toml
 
 # The first interpreter that runs and is new enough (a pyenv shim may be there and not run).
@@ -27,7 +28,7 @@ UV ?= $(shell command -v uv)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,\
   $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
-.PHONY: psi setup test process-test slurm-test vllm-test peers lint format bench docs lock
+.PHONY: psi setup test process-test slurm-test vllm-test peers real lint format bench lock
 .DEFAULT_GOAL := psi
 
 psi: setup
@@ -55,6 +56,9 @@ vllm-test: setup
 	@PSIBENCH_VLLM=$(CURDIR)/$(VLLM)/bin/vllm$(foreach release,$(RELEASES),:$(CURDIR)/$(VLLM)-$(release)/bin/vllm) \
 	  pytest tests/vllm $(ARGS)
 
+real: setup
+	@python tools/real.py
+
 # A peer that is missing is a failure here; in `make test` its tests are skipped.
 peers: $(VENV)/.installed-peers
 	@PSIBENCH_REQUIRE_PEERS=1 pytest -n 2 --dist loadfile tests/peers $(ARGS)
@@ -68,10 +72,6 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@$(INSTALL) -r requirements.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
-
-docs: setup
-	@sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
-	@echo "docs/_build/html/index.html"
 
 # uv's links are refused by nltk from 3.10.3 on, where LlamaIndex reads its data.
 $(VENV)/.installed-peers: $(VENV)/.installed requirements-peers.lock
@@ -89,6 +89,7 @@ lint: setup
 	python tools/environments.py --check
 	snakemake --lint
 	python tools/dry_runs.py
+	sphinx-build -W --keep-going --quiet -b html docs docs/_build/html
 
 format: setup
 	ruff format .

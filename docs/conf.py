@@ -1,4 +1,4 @@
-"""The documentation site: `make docs` builds docs/_build/html; a link that leads nowhere fails."""
+"""The documentation site: `make lint` builds docs/_build/html; a link that leads nowhere fails."""
 
 import re
 from importlib import metadata

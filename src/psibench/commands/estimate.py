@@ -59,13 +59,15 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
     from psibench.encode.store import paid_tokens
     from psibench.generate.ask import answer_folder
     from psibench.llm.answer_store import AnswerStore
-    from psibench.llm.sections import MILLION, price_of
+    from psibench.llm.sections import MILLION, OUTSIDE, price_of
     from psibench.plan.work import THOUGHT_TOKENS, UNCERTAINTY
 
     name, spent, price = row["by"], None, None
     if name in plan.llms:
         entry: Any = plan.llms[name]
         yield f"{name}: {entry.model}, backend {entry.backend}"
+        if entry.backend in OUTSIDE:
+            return
         if (retired := entry.retirement()) is not None:
             yield f"  {retired[1]}"
         if entry.thinks:
