@@ -170,9 +170,9 @@ class SparseModel(EncoderModel):
 class StaticModel(EncoderModel):
     """Mean of static token embeddings, whatever the order of the tokens; no transformer runs.
 
-    The embeddings are those of a checkpoint of sentence-transformers' StaticEmbedding or of
-    model2vec, with the modules after them. Of a transformer's checkpoint they are the input word
-    embeddings, averaged over the whole text.
+    Checkpoints of sentence-transformers' StaticEmbedding and of model2vec are used with the modules
+    after their embeddings. From a transformer's checkpoint, the input word embeddings are averaged
+    over the whole text.
     """
 
     is_network: ClassVar[bool] = False

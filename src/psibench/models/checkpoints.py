@@ -297,9 +297,10 @@ def refuse_static(entry: CheckpointEntry, folder: Path) -> None:
     if getattr(entry, "backend", None) != "static-embeddings" and is_static(folder):
         raise InputError(
             f"checkpoint {entry.checkpoint!r}: it has static embeddings (sentence-transformers' "
-            "StaticEmbedding, or model2vec), one vector per token and no transformer. Set `backend: "
-            "static-embeddings` in a model's entry, without max_tokens, pooling, windows and other "
-            "keys of transformers. A training, a reranker and other backends need a transformer"
+            "StaticEmbedding, or model2vec), one vector per token and no transformer. Set "
+            "`backend: static-embeddings` in a model's entry, without max_tokens, pooling, windows "
+            "and other keys of transformers. A training, a reranker and other backends need a "
+            "transformer"
         )
 
 

@@ -1,8 +1,7 @@
 """Static embeddings: the mean of a text's token embeddings, whatever their order.
 
-The table of embeddings is that of a checkpoint of sentence-transformers' StaticEmbedding or of
-model2vec (0.10), which that library loads; of a transformer's checkpoint it is the table of its
-input word embeddings.
+sentence-transformers loads the embeddings of its StaticEmbedding checkpoints and of model2vec's
+(0.10). From a transformer's checkpoint, the input word embeddings are used.
 """
 
 import json
@@ -117,7 +116,7 @@ class StaticEncoder:
         """Average the embeddings of each text's tokens into a (1, dim) unit vector.
 
         Sums run in float64 over sorted token ids, so that the order of tokens never changes the
-        bits. A text without tokens gives the zero vector, or what the modules make of it.
+        bits. A text without tokens gives the zero vector; modules may change that.
         """
         vectors = []
         for window in windows:
