@@ -187,8 +187,9 @@ class EmbeddingService:
             began = time.monotonic()
 
         async def embed(part: range) -> None:
-            n_tokens = sum(counts[part.start : part.stop])
-            vectors, n_paid = await client.ask(sent[part.start : part.stop], role, n_tokens)
+            texts, lengths = (each[part.start : part.stop] for each in (sent, counts))
+            n_tokens = sum(lengths)
+            vectors, n_paid = await client.ask(texts, role, n_tokens, longest=max(lengths))
             answers.append((part, vectors, n_paid))
             is_late = time.monotonic() - began >= SECONDS_PER_PART
             if is_late or len(answers) >= REQUESTS_PER_PART:
