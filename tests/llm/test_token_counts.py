@@ -17,9 +17,11 @@ def entry_of(**fields) -> EmbeddingApiModel:
     )
 
 
-def warnings(caplog, count, *, role="document", n_texts=32, n_requests=6, longest=200, **fields):
+def warnings(
+    caplog, count, *, role="document", n_texts=32, n_requests=6, longest=200, n_special=0, **fields
+):
     """Warnings for requests of texts with 10 to ``longest`` tokens, counted by ``count``."""
-    counts, rng = TokenCounts(entry_of(**fields), "mine"), random.Random(0)
+    counts, rng = TokenCounts(entry_of(**fields), "mine", n_special=n_special), random.Random(0)
     caplog.clear()
     for _ in range(n_requests):
         lengths = [rng.randint(10, longest) for _ in range(n_texts)]
@@ -38,6 +40,11 @@ def test_constant_excess_beside_a_prompt_warns_once(caplog, role, prompt):
     assert f"counted 3 tokens more than were sent for each {role} (96 texts)" in said
     assert f"sends {prompt!r} before each {role}" in said
     assert f"remove {role}_prompt from the entry" in said
+
+
+@pytest.mark.parametrize(("added", "warns"), [(1, False), (2, True)])
+def test_two_tokens_besides_counted_special_tokens_warn(caplog, added, warns):
+    assert bool(warnings(caplog, plus(added), n_special=2, **PROMPTS)) is warns
 
 
 def test_constant_excess_without_prompt_or_fields_warns(caplog):
@@ -77,7 +84,7 @@ def test_too_little_evidence_of_a_prefix_does_not_warn(caplog, few):
 
 
 def test_some_requests_with_another_excess_are_tolerated(caplog):
-    counts = TokenCounts(entry_of(**PROMPTS), "mine")
+    counts = TokenCounts(entry_of(**PROMPTS), "mine", n_special=0)
     for number in range(20):  # one of 20 requests has a text that the service cleans
         counted = 1000 + 3 * 10 - (number == 7)
         counts.compare(counted, 1000, n_texts=10, longest=200, role="document")

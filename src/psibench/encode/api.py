@@ -172,7 +172,13 @@ class EmbeddingService:
             texts_per_request=entry.texts_per_request,
             tokens_per_request=entry.tokens_per_request,
         )
-        client = EmbeddingClient(entry, self._model, self._budget, dim=self._dim)
+        client = EmbeddingClient(
+            entry,
+            self._model,
+            self._budget,
+            dim=self._dim,
+            n_special=self.texts.tokenizer.num_special_tokens_to_add(),
+        )
         answers: list[tuple[range, np.ndarray, int]] = []
         began = time.monotonic()
 

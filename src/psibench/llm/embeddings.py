@@ -156,10 +156,18 @@ class EmbeddingClient(Connection):
         Limit on the cost of requests.
     dim
         Required dimensions of vectors; None: the dimensions of the first vectors.
+    n_special
+        Special tokens that the entry's tokenizer adds to each text.
     """
 
     def __init__(
-        self, entry: EmbeddingApiModel, model: str, budget: Budget, *, dim: int | None = None
+        self,
+        entry: EmbeddingApiModel,
+        model: str,
+        budget: Budget,
+        *,
+        dim: int | None = None,
+        n_special: int = 0,
     ) -> None:
         from openai import Omit
 
@@ -180,7 +188,7 @@ class EmbeddingClient(Connection):
         )
         self.dim = dim
         self._entry, self._model = entry, model
-        self._counts = TokenCounts(entry, model)
+        self._counts = TokenCounts(entry, model, n_special=n_special)
         self._per_token = 1.0  # largest ratio of the service's token count to ours
 
     async def ask(

@@ -12,8 +12,9 @@ SPECIAL_TOKENS = 4
 """Most special tokens of a text; services may leave them out of their counts."""
 LEAST_COUNTED = 0.9
 """Share of our token count; a service that counts fewer may have cut texts."""
-LEAST_ADDED = 3
-"""Tokens per text; a service that counts fewer additional ones may count special tokens."""
+LEAST_ADDED, LEAST_BESIDES = 3, 2
+"""Least tokens of a prefix. A service may count up to two special tokens, unless our count, too,
+includes special tokens: then `LEAST_BESIDES`."""
 LONGEST_PREFIX = 64
 """Tokens; a longer constant excess is not looked for."""
 LEAST_REQUESTS, LEAST_TEXTS = 3, 50
@@ -37,10 +38,13 @@ class TokenCounts:
     ----------
     model
         Id of the entry, for messages.
+    n_special
+        Special tokens that the entry's tokenizer adds to each text.
     """
 
-    def __init__(self, entry: EmbeddingApiModel, model: str) -> None:
+    def __init__(self, entry: EmbeddingApiModel, model: str, *, n_special: int) -> None:
         self._entry, self._model = entry, model
+        self._least_added = LEAST_BESIDES if n_special else LEAST_ADDED
         self._warned = set[str]()
         self._added: dict[Role, list[tuple[int, int]]] = {"query": [], "document": []}
 
@@ -76,7 +80,9 @@ class TokenCounts:
         rates = sorted(excess / n for excess, n in found)
         added = round(rates[len(rates) // 2])
         n_equal = sum(abs(rate - added) <= DEVIATION for rate in rates)
-        if not LEAST_ADDED <= added <= LONGEST_PREFIX or n_equal < LEAST_CONSTANT * len(rates):
+        if not self._least_added <= added <= LONGEST_PREFIX or n_equal < LEAST_CONSTANT * len(
+            rates
+        ):
             return
         self._warn_of_prefix(role, prompt, added, n_texts)
 
