@@ -119,12 +119,13 @@ def save_static(folder: Path, *, cut_at: int | None = None, modules=(), **fields
 
     save_tokenizer(folder)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").unlink()
     if cut_at is not None:
         tokenizer.enable_truncation(cut_at)
     weights = torch.randn(len(VOCABULARY), 16, generator=torch.Generator().manual_seed(0))
     first = StaticEmbedding(tokenizer, embedding_weights=weights)
-    SentenceTransformer(modules=[first, *modules], device="cpu", **fields).save(str(folder / "m"))
-    return folder / "m"
+    SentenceTransformer(modules=[first, *modules], device="cpu", **fields).save(str(folder))
+    return folder
 
 
 def save_model2vec(folder: Path, **config) -> Path:
