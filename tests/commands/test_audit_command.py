@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tiny_checkpoints import save_static
 
 from psibench.cli import main
 from psibench.config.models import EmbeddingApiModel
@@ -160,3 +161,20 @@ def test_what_cannot_be_audited_is_refused_in_words(tmp_path, model, options, sa
     corpus = write_corpus(tmp_path, "folder")
     assert audit(corpus, *options, model=model) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cut_at", "limit", "cut"),
+    [(None, "texts of any length", "0.0%"), (5, "at most 5 tokens of a text", "50.0%")],
+)
+def test_static_embeddings_are_audited_with_their_own_limit(tmp_path, capsys, cut_at, limit, cut):
+    pl.DataFrame({"_id": ["a", "b"], "text": ["w1 " * 9, "w2"]}).write_parquet(
+        tmp_path / "corpus.parquet"
+    )
+    model = str(save_static(tmp_path / "s", cut_at=cut_at))
+    assert audit(tmp_path / "corpus.parquet", model=model) == 0
+    printed = capsys.readouterr().out
+    assert f"reads {limit}." in printed
+    assert f"Cut off: {cut} of the documents." in printed
+    assert audit(tmp_path / "corpus.parquet", "--max-tokens", "64", model=model) == 2
+    assert "has static embeddings" in capsys.readouterr().err

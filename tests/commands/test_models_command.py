@@ -3,7 +3,9 @@
 import re
 import shutil
 
+import pytest
 import yaml
+from tiny_checkpoints import save_static
 
 from psibench.cli import main
 from psibench.config.registry import load_registry, parse_model
@@ -87,3 +89,34 @@ def test_a_checkpoint_folder_can_be_checked(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert main(["models", "--check", str(tmp_path / "empty")]) == 2
     assert "expected a checkpoint with a config.json or a modules.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code", "said"),
+    [
+        ("w5 ", 0, "agrees with its checkpoint: query_prompt, document_prompt, scoring; 16 dim"),
+        ("w6 ", 1, "differs in 1 of 3 compared values"),
+    ],
+)
+def test_static_embeddings_are_compared_with_their_checkpoint(tmp_path, capsys, prompt, code, said):
+    folder = save_static(tmp_path / "s", prompts={"query": "w5 ", "document": ""})
+    entry = {"backend": "static-embeddings", "checkpoint": str(folder), "query_prompt": prompt}
+    path = tmp_path / "my.yaml"
+    path.write_text(yaml.safe_dump({"registry": {"mine": entry}}))
+    status = 0
+    try:
+        main(["models", "--check", "mine", "--config", str(path)])
+    except SystemExit as stopped:
+        status = stopped.code
+    assert (status, said in capsys.readouterr().out) == (code, True)
+
+
+def test_static_embeddings_agree_only_with_their_own_backend(tmp_path, capsys):
+    folder = save_static(tmp_path / "s")
+    assert main(["models", "--check", str(folder)]) == 0
+    assert "; 16 dimensions" in capsys.readouterr().out
+    path = tmp_path / "my.yaml"
+    entry = {"backend": "sentence-transformers", "checkpoint": str(folder), "max_tokens": 64}
+    path.write_text(yaml.safe_dump({"registry": {"mine": entry}}))
+    assert main(["models", "--check", "mine", "--config", str(path)]) == 2
+    assert "it has static embeddings" in capsys.readouterr().err

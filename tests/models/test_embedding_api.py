@@ -105,7 +105,7 @@ def ask(entry, requests):
         client = EmbeddingClient(entry, "m", budget, dim=None)
 
         async def handle(one):
-            vectors, _ = await client.ask(one, "document", 10)
+            vectors, _ = await client.ask(one, "document", 10, longest=10)
             taken.update(zip(one, vectors, strict=True))
 
         try:

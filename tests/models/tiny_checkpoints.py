@@ -105,3 +105,42 @@ def entry_of(checkpoint: Path | str, *, backend: str = "sentence-transformers", 
     """Make a registry entry."""
     length = {} if backend == "static-embeddings" else {"max_tokens": 32}
     return parse_model({"backend": backend, "checkpoint": str(checkpoint)} | length | fields)
+
+
+def save_static(folder: Path, *, cut_at: int | None = None, modules=(), **fields) -> Path:
+    """Save a StaticEmbedding with 16 dimensions; ``fields`` are SentenceTransformer's arguments.
+
+    ``cut_at`` is the limit in tokenizer.json.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    save_tokenizer(folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").unlink()
+    if cut_at is not None:
+        tokenizer.enable_truncation(cut_at)
+    weights = torch.randn(len(VOCABULARY), 16, generator=torch.Generator().manual_seed(0))
+    first = StaticEmbedding(tokenizer, embedding_weights=weights)
+    SentenceTransformer(modules=[first, *modules], device="cpu", **fields).save(str(folder))
+    return folder
+
+
+def save_model2vec(folder: Path, **config) -> Path:
+    """Save a checkpoint as model2vec does without modules.json: 4 vectors for all words."""
+    import torch
+    from safetensors.torch import save_file
+
+    save_tokenizer(folder)
+    (folder / "tokenizer_config.json").unlink()
+    random = torch.Generator().manual_seed(0)
+    tensors = {
+        "embeddings": torch.randn(4, 16, generator=random),
+        "mapping": torch.arange(len(VOCABULARY)) % 4,
+        "weights": torch.rand(len(VOCABULARY), generator=random, dtype=torch.float64),
+    }
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec"} | config))
+    return folder

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from tiny_checkpoints import save_static
 
 from psibench.errors import InputError
 from psibench.plan.config import load_config
@@ -175,3 +176,24 @@ def test_the_filter_panel_includes_rerankers_and_fusions_by_scorer():
 
     assert chose("embedded-bm25") == {"by-bm25", "bm25", "fused"}
     assert chose("embedded-minilm-cosine") == {"by-cosine", "all-minilm-l6-v2"}
+
+
+def test_local_static_embeddings_need_their_backend_in_a_plan(tmp_path):
+    entry = {"checkpoint": str(save_static(tmp_path))}
+    blind = entry | {"backend": "static-embeddings", "control": "position-blind"}
+    plan = plan_of({"b": PLAIN}, models=["bm25", "mine"], registry={"mine": blind})
+    assert plan.position_blind("b", "eng-Latn", "eng-Latn") == "mine"
+    wrong = entry | {"backend": "sentence-transformers", "max_tokens": 64}
+    with pytest.raises(InputError, match=r"model 'mine': checkpoint .*it has static embeddings"):
+        plan_of({"b": PLAIN}, models=["bm25", "mine"], registry={"mine": wrong})
+
+
+def test_filter_panel_includes_other_entries_of_the_same_static_embeddings():
+    static = {"backend": "static-embeddings", "checkpoint": "owner/name"}
+    registry = {"recalls": static, "same": static | {"description": "d"}}
+    registry["network"] = static | {"backend": "sentence-transformers", "max_tokens": 64}
+    negatives = {"protocol": "posir", "recall": {"model": "recalls"}}
+    section = TINY | {"false_negatives": negatives | {"rerankers": ["embedded-bm25"]}}
+    models = ["recalls", "same", "network"]
+    plan = plan_of({"b": section}, models=["bm25", *models], registry=registry)
+    assert [plan.on_filter_panel("b", model) for model in models] == [True, True, False]

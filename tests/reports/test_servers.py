@@ -56,7 +56,7 @@ def test_a_server_that_undercounts_tokens_is_reported(tmp_path, caplog, n_sent, 
     async def ask(entry):
         client = EmbeddingClient(entry, "m", Budget())
         for _ in range(2):
-            await client.ask(text, "document", n_sent)
+            await client.ask(text, "document", n_sent, longest=n_sent)
         await client.close()
 
     standin = EmbeddingStandIn()

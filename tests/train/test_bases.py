@@ -9,7 +9,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from stored_networks import network
-from tiny_checkpoints import DECODER_VOCABULARY, change_json, entry_of, save_tokenizer
+from tiny_checkpoints import DECODER_VOCABULARY, change_json, entry_of, save_static, save_tokenizer
 from tiny_training import base_of, train
 
 from psibench.errors import InputError
@@ -122,6 +122,12 @@ def test_unsupported_positional_encodings_are_refused(tmp_path, kind):
         backbone(folder, positions="none")
     with pytest.raises(InputError, match=said):
         load_base(Base.model_validate(base_of(folder, positions="none")), device="cpu")
+
+
+def test_static_embeddings_are_refused_as_a_base(tmp_path):
+    base = Base.model_validate(base_of(save_static(tmp_path)))
+    with pytest.raises(InputError, match=r"has static embeddings .* A training, .* need a"):
+        load_base(base, device="cpu")
 
 
 # --- Arguments in a base's files

@@ -119,9 +119,9 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:
-        rows, why_no_vectors = audit(entry, documents, args, store=Path(folder))
+        rows, why_no_vectors, limit = audit(entry, documents, args, store=Path(folder))
     table = summarise(rows)
-    for line in audit_lines(rows, table, why_no_vectors, entry, args):
+    for line in audit_lines(rows, table, why_no_vectors, entry, args, limit=limit):
         print(line)
     if args.out is not None:
         origin = Provenance(
@@ -232,10 +232,11 @@ def _limit_text(limit: Limit) -> str:
 
 def audit(
     entry: Any, documents: pl.DataFrame, args: argparse.Namespace, *, store: Path
-) -> tuple[pl.DataFrame, str]:
+) -> tuple[pl.DataFrame, str, int | None]:
     """Audit an encoder or an embedding API on documents (columns ``_id`` and ``text``).
 
-    Returns DOCUMENT_READING rows, and the reason if no vectors were compared, else an empty text.
+    Returns DOCUMENT_READING rows; the reason if no vectors were compared, else an empty text; and
+    the most tokens of a text that the model reads, None if it has no limit.
     Raises InputError if the model cannot be loaded.
     """
     model = Path(args.model).absolute().name
@@ -257,7 +258,8 @@ def audit(
     if encoder is not None:
         chosen = sample_ids(documents["_id"].to_list(), args.n, SAMPLE_SEED)
         rows = with_cosines(rows, documents.filter(pl.col("_id").is_in(list(chosen))), encoder)
-    return rows, why
+    limit: int | None = getattr(entry, "max_tokens", getattr(reader, "max_tokens", None))
+    return rows, why, limit
 
 
 def _tokenizer_of(reader: Any) -> Any:
@@ -270,12 +272,17 @@ def _tokenizer_of(reader: Any) -> Any:
 
 
 def audit_lines(
-    rows: pl.DataFrame, table: pl.DataFrame, why: str, entry: Any, args: argparse.Namespace
+    rows: pl.DataFrame,
+    table: pl.DataFrame,
+    why: str,
+    entry: Any,
+    args: argparse.Namespace,
+    *,
+    limit: int | None,
 ) -> Iterator[str]:
-    """Yield the lines of the summary; ``why``: the reason for a summary without cosines."""
+    """Yield the lines of the summary; ``why`` and ``limit`` are those of ``audit``."""
     everything = table.row(0, named=True)
     windows = getattr(entry, "windows", None)
-    limit = getattr(entry, "max_tokens", None)
     how = f"at most {limit:,} tokens of a text" if limit else "texts of any length"
     how = f"documents in windows of {windows.tokens:,} tokens" if windows else how
     yield f"{args.model} reads {how}. {args.corpus}: {everything['n_documents']:,} documents."

@@ -99,9 +99,13 @@ def _check(entries: Mapping[str, Model]) -> None:
 
 
 def _dimensions(entry: "Compared", folder: Path) -> str:
+    from psibench.models.checkpoints import is_static
     from psibench.models.declared import kept_dimensions, network_dimensions
 
-    if entry.scores_by != "cosine" or (found := network_dimensions(folder)) is None:
+    is_network = entry.is_network or is_static(folder)
+    if not is_network or entry.scores_by != "cosine":
+        return ""
+    if (found := network_dimensions(folder)) is None:
         return ""
     kept = kept_dimensions(entry, folder) or found
     return f"; {kept} of {found} dimensions" if kept < found else f"; {found} dimensions"

@@ -12,11 +12,11 @@ import polars as pl
 
 from psibench.commands.base import refuse_below, refuse_unwritable, whole
 from psibench.commands.show import probe_lines
-from psibench.config.models import Model, SentenceTransformerModel
+from psibench.config.models import Model, SentenceTransformerModel, StaticModel
 from psibench.config.registry import load_registry
 from psibench.errors import InputError, nearest
 from psibench.formats.beir import read_query_file, read_texts
-from psibench.models.checkpoints import transformer_folder
+from psibench.models.checkpoints import is_static, transformer_folder
 from psibench.models.counting import token_counter
 from psibench.models.declared import POSITIONS_KEY, declared_length, declared_number
 from psibench.probes.run import run_probe
@@ -154,6 +154,13 @@ def find_model(
             f"model {name!r} is neither an id of the registry nor a folder{meant} `psibench "
             f"models` lists the ids{also}; or give the folder of a checkpoint"
         )
+    if is_static(Path(name)):
+        if max_tokens is not None:
+            raise InputError(
+                f"--max-tokens: {name!r} has static embeddings, whose files decide how much of a "
+                "text is read; leave it out"
+            )
+        return StaticModel(backend="static-embeddings", checkpoint=name)
     entry = SentenceTransformerModel(
         backend="sentence-transformers", checkpoint=name, max_tokens=max_tokens or MAX_TOKENS
     )

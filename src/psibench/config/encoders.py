@@ -168,8 +168,38 @@ class SparseModel(EncoderModel):
 
 
 class StaticModel(EncoderModel):
-    """Mean of a checkpoint's input word embeddings over the whole text; no transformer."""
+    """Mean of static token embeddings, whatever the order of the tokens; no transformer runs.
+
+    Checkpoints of sentence-transformers' StaticEmbedding and of model2vec are used with the modules
+    after their embeddings. From a transformer's checkpoint, the input word embeddings are averaged
+    over the whole text.
+    """
 
     is_network: ClassVar[bool] = False
     backend: Literal["static-embeddings"]
-    kind: Literal["dense", "control"] = "control"
+    kind: Literal["dense", "control"] = "dense"
+    """control where `control` is set, else dense."""
+    library: Literal["sentence-transformers", "model2vec"] = "sentence-transformers"
+    """Library whose way of reading texts is followed; for checkpoints of static embeddings.
+    sentence-transformers averages all tokens, up to the limit in tokenizer.json if it has one.
+    model2vec leaves out unknown tokens and cuts texts at `max_length` of config.json, 512 tokens by
+    default: first to that many times the median characters of a token, then to that many tokens."""
+    whole_texts: bool = False
+    """Read texts to their end, although the checkpoint would cut them. A position-blind control
+    needs that."""
+    dimensions: int | None = Field(default=None, ge=1)
+    """Number of dimensions to keep (Matryoshka models), for checkpoints of static embeddings. Null:
+    the checkpoint's truncate_dim, or all."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_control(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("control") and "kind" not in data:
+            return data | {"kind": "control"}
+        return data
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out defaults of newer keys, so that older results stay valid."""
+        usual = {"library": "sentence-transformers", "whole_texts": False, "dimensions": None}
+        return {k: v for k, v in dump(self).items() if k not in usual or v != usual[k]}

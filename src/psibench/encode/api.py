@@ -172,7 +172,13 @@ class EmbeddingService:
             texts_per_request=entry.texts_per_request,
             tokens_per_request=entry.tokens_per_request,
         )
-        client = EmbeddingClient(entry, self._model, self._budget, dim=self._dim)
+        client = EmbeddingClient(
+            entry,
+            self._model,
+            self._budget,
+            dim=self._dim,
+            n_special=self.texts.tokenizer.num_special_tokens_to_add(),
+        )
         answers: list[tuple[range, np.ndarray, int]] = []
         began = time.monotonic()
 
@@ -187,8 +193,9 @@ class EmbeddingService:
             began = time.monotonic()
 
         async def embed(part: range) -> None:
-            n_tokens = sum(counts[part.start : part.stop])
-            vectors, n_paid = await client.ask(sent[part.start : part.stop], role, n_tokens)
+            texts, lengths = (each[part.start : part.stop] for each in (sent, counts))
+            n_tokens = sum(lengths)
+            vectors, n_paid = await client.ask(texts, role, n_tokens, longest=max(lengths))
             answers.append((part, vectors, n_paid))
             is_late = time.monotonic() - began >= SECONDS_PER_PART
             if is_late or len(answers) >= REQUESTS_PER_PART:

@@ -5,7 +5,6 @@ of a registry entry; a request has many texts, and their vectors go to the embed
 """
 
 import json
-import logging
 import math
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -19,11 +18,10 @@ from psibench.errors import InputError
 from psibench.llm.connection import MOST_REPLY_BYTES, Connection, TryFailedError
 from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import AskPolicy
+from psibench.llm.token_counts import TokenCounts
 from psibench.llm.usage import Usage
 from psibench.models.protocols import Role
 from psibench.reading import whole_number
-
-logger = logging.getLogger("psibench")
 
 _EVERY_ITEM = "*"
 _MOST_COUNTED = 10**9
@@ -32,10 +30,6 @@ MOST_UNREADABLE = 3
 """Tries of a request with unusable answers, which may be billed."""
 MOST_VECTOR_BYTES = 1 << 19
 """Bytes of a vector with 20,000 dimensions as JSON."""
-SPECIAL_TOKENS = 4
-"""Most special tokens of a text; services may leave them out of their counts."""
-LEAST_COUNTED = 0.9
-"""Share of our token count; a service that counts fewer may have cut texts."""
 TOO_LARGE = ("http_400", "http_413", "http_422")
 """Failures of a request that may have too many texts or tokens for the service."""
 MOST_RETRY_PAUSE_S = 120.0
@@ -162,10 +156,18 @@ class EmbeddingClient(Connection):
         Limit on the cost of requests.
     dim
         Required dimensions of vectors; None: the dimensions of the first vectors.
+    n_special
+        Special tokens that the entry's tokenizer adds to each text.
     """
 
     def __init__(
-        self, entry: EmbeddingApiModel, model: str, budget: Budget, *, dim: int | None = None
+        self,
+        entry: EmbeddingApiModel,
+        model: str,
+        budget: Budget,
+        *,
+        dim: int | None = None,
+        n_special: int = 0,
     ) -> None:
         from openai import Omit
 
@@ -186,11 +188,15 @@ class EmbeddingClient(Connection):
         )
         self.dim = dim
         self._entry, self._model = entry, model
-        self._counts_fewer = False
+        self._counts = TokenCounts(entry, model, n_special=n_special)
         self._per_token = 1.0  # largest ratio of the service's token count to ours
 
-    async def ask(self, texts: Sequence[str], role: Role, n_tokens: int) -> tuple[np.ndarray, int]:
-        """Return the vectors of texts and the number of tokens paid; ``n_tokens`` is our count.
+    async def ask(
+        self, texts: Sequence[str], role: Role, n_tokens: int, *, longest: int
+    ) -> tuple[np.ndarray, int]:
+        """Return the vectors of texts and the number of tokens paid.
+
+        ``n_tokens`` is our count of all texts, ``longest`` of the longest one.
 
         Vectors are (n_texts, dim) float32 of unit length. Tokens paid are the service's count, or
         ours if the answer does not report it.
@@ -217,7 +223,10 @@ class EmbeddingClient(Connection):
                     "stored separately"
                 )
             self.dim = vectors.shape[1]
-            self._compare_counts(counted, n_tokens, len(texts))
+            if counted is not None:
+                self._counts.compare(
+                    counted, n_tokens, n_texts=len(texts), longest=longest, role=role
+                )
             return vectors, paid
 
         try:
@@ -236,19 +245,3 @@ class EmbeddingClient(Connection):
                 f"See docs/embedding-apis.md; the API key is in the variable {entry.key_env} "
                 "(key_env). All vectors so far are stored; run again to continue."
             ) from None
-
-    def _compare_counts(self, counted: int | None, n_tokens: int, n_texts: int) -> None:
-        """Warn once if the service counted fewer tokens than it got, because it may cut texts."""
-        least = LEAST_COUNTED * (n_tokens - SPECIAL_TOKENS * n_texts)
-        if counted is None or self._counts_fewer or counted >= least:
-            return
-        self._counts_fewer = True
-        entry = self._entry
-        logger.warning(
-            "model %r: the service counted %s tokens in %d texts, but the tokenizer %r counts "
-            "%s. Either this is not the model's tokenizer, or the service cuts texts to fewer than "
-            "max_tokens (%d), so that evidence counts as read although it was cut. Look up the "
-            "service's longest text (docs/embedding-apis.md), and lower max_tokens to it",
-            self._model, f"{counted:,}", n_texts, entry.tokenizer, f"{n_tokens:,}",
-            entry.max_tokens,
-        )  # fmt: skip

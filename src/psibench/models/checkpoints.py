@@ -245,8 +245,8 @@ def checkpoint_folder(entry: CheckpointEntry) -> Path:
     Raises
     ------
     InputError
-        If the checkpoint can be neither downloaded nor found in the cache, or its code is in
-        another repository.
+        If the checkpoint can be neither downloaded nor found in the cache, its code is in another
+        repository, or it has static embeddings and the entry another backend.
     """
     folder = Path(resolve_checkpoint(entry.checkpoint, entry.revision))
     if not folder.is_dir():
@@ -254,6 +254,7 @@ def checkpoint_folder(entry: CheckpointEntry) -> Path:
 
         folder = Path(download_checkpoint(str(folder), entry.revision).folder)
     refuse_foreign_code(entry, folder)
+    refuse_static(entry, folder)
     return folder
 
 
@@ -278,6 +279,29 @@ def refuse_foreign_code(entry: CheckpointEntry, folder: Path) -> None:
                 "checkpoint's folder may run: give a local folder that contains it, and name it "
                 "MODULE.CLASS there"
             )
+
+
+def is_static(folder: Path) -> bool:
+    """Return whether a checkpoint has static embeddings: a StaticEmbedding, or model2vec's.
+
+    model2vec's older checkpoints have no modules.json.
+    """
+    if modules := read_modules(folder):
+        kind = modules[0]["type"]
+        return kind.startswith("sentence_transformers.") and kind.endswith(".StaticEmbedding")
+    return read_json_object(folder / "config.json").get("model_type") == "model2vec"
+
+
+def refuse_static(entry: CheckpointEntry, folder: Path) -> None:
+    """Raise InputError if a checkpoint of static embeddings is to be used as another model."""
+    if getattr(entry, "backend", None) != "static-embeddings" and is_static(folder):
+        raise InputError(
+            f"checkpoint {entry.checkpoint!r}: it has static embeddings (sentence-transformers' "
+            "StaticEmbedding, or model2vec), one vector per token and no transformer. Set "
+            "`backend: static-embeddings` in a model's entry, without max_tokens, pooling, windows "
+            "and other keys of transformers. A training, a reranker and other backends need a "
+            "transformer"
+        )
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

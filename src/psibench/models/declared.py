@@ -7,7 +7,7 @@ reports it by its exit code, loading logs a warning, and the entry's setting is 
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,9 +22,11 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
     declared_prompts,
+    is_static,
     read_json_object,
     read_modules,
     refuse_foreign_code,
+    refuse_static,
     transformer_folder,
 )
 from psibench.models.library_keys import transformer_config
@@ -34,12 +36,14 @@ logger = logging.getLogger("psibench")
 
 TEXT_INPUT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
-Compared = SentenceTransformerModel | FlagEmbeddingModel
-"""Backends that use a checkpoint as its authors intended."""
+Compared = SentenceTransformerModel | FlagEmbeddingModel | StaticModel
+"""Backends whose entries are compared with checkpoints."""
 
 ROLE_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Prompt names that sentence-transformers accepts for a role; the first that exists is used."""
 POSITIONS_KEY = "max_position_embeddings"
+STATIC_TABLES = ("embedding.weight", "embeddings")
+"""Names of the table of static embeddings: sentence-transformers', model2vec's."""
 UNLIMITED = 10**9
 """Tokens; tokenizers without a limit store a number far above this."""
 
@@ -117,14 +121,20 @@ def compare_with_checkpoint(entry: ModelBase, folder: Path) -> list[Comparison]:
     Raises
     ------
     InputError
-        If a file is damaged, or the checkpoint's code is in another repository.
+        If a file is damaged, the checkpoint's code is in another repository, or it has static
+        embeddings and the entry another backend.
     """
     if not isinstance(entry, Compared):
         return []
     refuse_foreign_code(entry, folder)
+    refuse_static(entry, folder)
     try:
         entry = with_declared_prompts(entry, folder)
+        checks: tuple[Callable[[Any, Path], Iterator[Comparison]], ...]
         checks = (_prompts, _pooling, _ending, _length, _dimensions, _similarity)
+        if isinstance(entry, StaticModel):
+            # The word embeddings of a transformer are not used as its authors intended.
+            checks = (_prompts, _dimensions, _similarity) if is_static(folder) else ()
         return [comparison for check in checks for comparison in check(entry, folder)]
     except InputError:
         raise
@@ -154,7 +164,7 @@ def with_declared_prompts(entry: EncoderModel, folder: Path) -> EncoderModel:
 
     Prompts named by task are not used. Encoders of other backends read their prompts themselves.
     """
-    if not isinstance(entry, Compared | StaticModel):
+    if not isinstance(entry, Compared):
         return entry
     uses, prompts = _uses(folder)
     declared = {f"{role}_prompt": _prompt_of(role, uses, prompts) or "" for role in ROLE_NAMES}
@@ -279,8 +289,12 @@ def _length(entry: Any, folder: Path) -> Iterator[Comparison]:
 
 
 def kept_dimensions(entry: Any, folder: Path) -> int | None:
-    """Return to how many dimensions vectors are cut, by entry or checkpoint; None: uncut."""
-    if not isinstance(entry, SentenceTransformerModel) or entry.scoring != "cosine":
+    """Return to how many dimensions vectors are cut, by entry or checkpoint; None: uncut.
+
+    The word embeddings of a transformer are not cut.
+    """
+    is_cut = isinstance(entry, SentenceTransformerModel) and entry.scoring == "cosine"
+    if not is_cut and not (isinstance(entry, StaticModel) and is_static(folder)):
         return None
     return entry.dimensions or _declared_dimensions(folder)
 
@@ -301,7 +315,8 @@ def _dimensions(entry: Any, folder: Path) -> Iterator[Comparison]:
 def network_dimensions(folder: Path) -> int | None:
     """Return the dimensions of a checkpoint's vectors by its files; None if undeclared.
 
-    The last Dense module decides, else the Pooling module, else the transformer's hidden size.
+    The last Dense module decides, else the Pooling module, else the transformer's hidden size. For
+    static embeddings, the width of their table decides, if the weights are in the folder.
     """
     for module in reversed(read_modules(folder)):
         config = read_json_object(folder / module["path"] / "config.json")
@@ -312,7 +327,21 @@ def network_dimensions(folder: Path) -> int | None:
                 width = config.get("embedding_dimension", config.get("word_embedding_dimension"))
                 modes = declared_pooling(folder).split("+")
                 return width * len(modes) if isinstance(width, int) else None
+            case "StaticEmbedding":
+                return _table_width(folder / module["path"])
+    if is_static(folder):
+        return _table_width(folder)
     return read_json_object(transformer_folder(folder) / "config.json").get("hidden_size")
+
+
+def _table_width(folder: Path) -> int | None:
+    from safetensors import safe_open
+
+    if not (path := folder / "model.safetensors").is_file():
+        return None
+    with safe_open(path, framework="numpy") as file:
+        tables = [name for name in STATIC_TABLES if name in file.keys()]  # noqa: SIM118
+        return int(file.get_slice(tables[0]).get_shape()[1]) if tables else None
 
 
 def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
@@ -321,11 +350,12 @@ def _similarity(entry: Any, folder: Path) -> Iterator[Comparison]:
     Vectors that were cut are not of unit length.
     """
     declared = _uses(folder)[0].get("similarity_fn_name")
-    if declared is None or not isinstance(entry, SentenceTransformerModel):
+    if declared is None or not isinstance(entry, SentenceTransformerModel | StaticModel):
         return
     modules = read_modules(folder)
     is_unit = bool(modules) and modules[-1]["type"].endswith("Normalize")
     is_unit = is_unit and kept_dimensions(entry, folder) is None
     same = {"cosine", "dot", "euclidean"} if is_unit else {"cosine"}
-    agrees = str(declared) in (same if entry.scoring == "cosine" else {entry.scoring})
-    yield Comparison("scoring", entry.scoring, declared, USES, agrees)
+    given = entry.scores_by
+    agrees = str(declared) in (same if given == "cosine" else {given})
+    yield Comparison("scoring", given, declared, USES, agrees)

@@ -15,6 +15,7 @@ from psibench.models.checkpoints import (
     checkpoint_folder,
     loading,
     refuse_foreign_code,
+    refuse_static,
     resolve_checkpoint,
 )
 from psibench.models.declared import warn_of_departures, with_declared_prompts
@@ -71,6 +72,7 @@ def load_tokens_only(entry: EncoderModel) -> Encoder:
         if not folder.is_dir():
             folder = download_settings(entry.checkpoint, entry.revision)
         refuse_foreign_code(entry, folder)
+        refuse_static(entry, folder)
         with_prompts = with_declared_prompts(entry, folder)
         assert isinstance(with_prompts, SentenceTransformerModel)
         return load_tokens(with_prompts, folder)

@@ -35,7 +35,7 @@ from psibench.generate.benchmarks import (
     view_id,
 )
 from psibench.llm.sections import LlmSettings, Price, load_prices
-from psibench.models.checkpoints import local_folder, tokenizer_file
+from psibench.models.checkpoints import local_folder, refuse_static, tokenizer_file
 from psibench.models.manifests import CheckpointPart, manifest_name
 from psibench.models.run_files import check_run_files
 from psibench.plan.benchmarks import (
@@ -295,7 +295,8 @@ class Plan:
         if isinstance(entry, Bm25Model | Bm25Reranker):
             return "bm25", None
         if isinstance(entry, EncoderModel):
-            return (entry.checkpoint, entry.revision) if entry.is_network else None
+            table = "" if entry.is_network else "embeddings of "
+            return f"{table}{entry.checkpoint}", entry.revision
         if isinstance(entry, CheckpointReranker | BiEncoderReranker):
             return checkpoint_of(entry)
         return None
@@ -423,8 +424,8 @@ def make_plan(
     ------
     InputError
         With all problems: unknown or unsuitable models, language models and rerankers; templates
-        that do not fit; missing local sources, checkpoints and runs; checkpoints with fewer
-        positions than their entries need.
+        that do not fit; missing local sources, checkpoints and runs; local checkpoints of static
+        embeddings with another backend; checkpoints with fewer positions than their entries need.
     """
     found = Gathered([] if missing is None else missing)
     try:
@@ -552,13 +553,21 @@ def _downloads(
     rerankers: Mapping[str, RerankerModel],
     noted: Gathered,
 ) -> dict[str, Download]:
-    """Return the downloads from the hub by name; missing local checkpoints go to ``noted``."""
+    """Return the downloads from the hub by name.
+
+    Missing local checkpoints, and those of another kind than their entries, go to ``noted``.
+    """
     found, read = dict[str, Download](), dict[str, ModelBase | RerankerBase | str]()
     read |= {f"model {name!r}": entry for name, entry in models.items()}
     read |= {f"reranker {name!r}": entry for name, entry in rerankers.items()}
     for where, one in (read | {"config key length_tokenizer": config.length_tokenizer}).items():
         with noted.at(where):
             found |= {download.name: download for download in downloads_of(one)}
+            loaded = one.encoder if isinstance(one, BiEncoderReranker) else one
+            if isinstance(loaded, EncoderModel | CheckpointReranker):
+                folder = local_folder(loaded.checkpoint)
+                if folder is not None:
+                    refuse_static(loaded, folder)
     return found
 
 
