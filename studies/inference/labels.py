@@ -28,7 +28,7 @@ from psibench.metrics.inference import (
     raw_profile,
 )
 from psibench.metrics.labels import corrected_mean
-from psibench.metrics.psi import bucket_figures
+from psibench.metrics.psi import bucket_columns
 
 IDEAL = 1 + 1 / np.log2(3)  # of nDCG with two relevant documents
 
@@ -202,8 +202,8 @@ def _ends(queries: Queries, scores: FloatArray, which: BoolArray) -> tuple[float
     table = document_table(
         scores, queries.documents, rows, np.zeros(len(rows), np.int64), n_buckets=1
     )
-    figures = bucket_figures(table, raw_profile(table), None, 1, 0.95)
-    return float(figures["low"][0]), float(figures["high"][0])
+    columns = bucket_columns(table, raw_profile(table), None, 1, 0.95)
+    return float(columns["low"][0]), float(columns["high"][0])
 
 
 COLUMNS = (
