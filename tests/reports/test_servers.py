@@ -8,7 +8,7 @@ from embedding_standin import EmbeddingServer, EmbeddingStandIn
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.secrets import Secret
-from psibench.llm.answer import judge
+from psibench.llm.answer import classify_reply
 from psibench.llm.client import read_answer
 from psibench.llm.connection import TryFailedError
 from psibench.llm.embeddings import EmbeddingClient, read_vectors
@@ -76,7 +76,7 @@ def judged(content, finish_reason, **message):
     """Judge the reply of a chat completion whose value is plain text, as of a translation."""
     choice = {"message": {"content": content} | message, "finish_reason": finish_reason}
     data = {"model": "m", "choices": [choice], "usage": None}
-    return judge(read_answer(data, "m", "text", "key", Secret("")), TEXT)
+    return classify_reply(read_answer(data, "m", "text", "key", Secret("")), TEXT)
 
 
 @pytest.mark.parametrize(
