@@ -1,4 +1,4 @@
-"""Scripts are run by hand: what they import of psibench is there, and takes what they give it."""
+"""Scripts that are run by hand import existing names and pass known keywords."""
 
 import ast
 from collections.abc import Iterator

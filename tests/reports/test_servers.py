@@ -47,7 +47,7 @@ def test_vectors_belong_to_the_text_of_their_index(numbers, expected):
     ("n_sent", "warns"),
     [
         (8102, True),  # cut unasked: the server counts the words that it read
-        (2 + 2, False),  # [CLS] and [SEP] may be left out of what is counted
+        (2 + 2, False),  # the count may exclude [CLS] and [SEP]
     ],
 )
 def test_a_server_that_undercounts_tokens_is_reported(tmp_path, caplog, n_sent, warns):
