@@ -168,8 +168,8 @@ def test_a_secret_is_refused_before_anything_else_is_shown():
     ("value", "said"),
     [
         ("", ""),
-        *((key, ".*copy the key anew") for key in ("k\u00e9y-of-a-server", "key\x07of-a-server")),
-        ("sk-one\ntwo-of-a-server", ".*copy the key anew"),
+        *((key, ".*copy the key again") for key in ("k\u00e9y-of-a-server", "key\x07of-a-server")),
+        ("sk-one\ntwo-of-a-server", ".*copy the key again"),
     ],
 )
 def test_a_key_that_no_server_has_is_refused_without_showing_it(value, said, monkeypatch):

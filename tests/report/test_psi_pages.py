@@ -142,6 +142,6 @@ def test_a_figure_without_a_source_is_found(page, text, missing):
 def test_a_figure_that_differs_from_the_results_is_found(page):
     page.write_text("2.9 %<!--least--> +0.06<!--most--> 0.028<!--of .1--> <!--note-->")
     assert psi_figures.problems() == [
-        "page.md: least is 2.8 %, the page has 2.9 %",
-        "page.md: a comment that follows no figure",
+        "page.md: least is 2.8 %, but the page has 2.9 %",
+        "page.md: a comment without a number before it",
     ]
