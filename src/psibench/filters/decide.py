@@ -244,7 +244,7 @@ def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.Dat
     """Return ``_id, doc_id, target_position, char_length, length_bin`` of every candidate.
 
     A candidate with two targets (Myopic) has the position of the single-tag rule, as in the earlier
-    steps. Length and bin are those of its document; the bin is null if documents have none.
+    steps. Length and bin belong to its document; the bin is null if documents have none.
     """
     sizes = documents.select(
         doc_id="_id",
