@@ -185,8 +185,8 @@ class Job:
 
         Its inputs are the tables read so far, ``inputs`` (tables that were read without the job)
         and ``files``, hashes of files that are not tables. ``params`` replaces the rule's
-        parameters. The record has the revisions, ``queries_by`` and
-        ``llm_backend`` of the inputs' provenance and the given ones.
+        parameters. The record has the revisions, ``queries_by`` and ``llm_backend`` of the inputs'
+        provenance and the given ones.
         """
         paths = list(dict.fromkeys([*self.used, *map(str, inputs)]))
         records = [read_provenance(path) or {} for path in paths]
