@@ -1,13 +1,14 @@
-"""Measure a retriever of LangChain, LlamaIndex or Haystack, cut, embedded and stored as yours is.
+"""Measure a retriever of LangChain, LlamaIndex or Haystack with your splitter, embedder and store.
 
 pip install langchain-core      # or llama-index-core, or haystack-ai
 python examples/framework_retrievers.py langchain results/python-docs
 
-For your own, hand `langchain_search`, `llamaindex_search` or `haystack_search` a function from the
-framework's documents, and how many to find, to its retriever. The place is the score: all three
-put the best first, while LangChain's scores are similarities in some stores and distances in
-others, and its retrievers have none. A document that was cut has the place of its best piece: find
-more pieces than documents are asked for.
+For your retriever, pass a function to `langchain_search`, `llamaindex_search` or `haystack_search`
+that takes the framework's documents and the number of results, and returns a retriever. The rank is
+used as the score: all three return the best result first, but LangChain's scores are similarities
+in some stores and distances in others, and its retrievers return no scores. A document that was
+split has the rank of its best piece, so the retriever must find more pieces than the number of
+documents.
 
 Haystack reports its use to its makers unless HAYSTACK_TELEMETRY_ENABLED is False. LlamaIndex cannot
 cut what uv installed with links, since nltk 3.10.3: uv pip install --link-mode copy --reinstall.
@@ -27,7 +28,7 @@ Encode = Callable[[Sequence[str]], np.ndarray]
 """Texts to (n_texts, dim) vectors."""
 
 Build = Callable[[list[Any], int], Any]
-"""The framework's documents, and how many to find, to its retriever of them."""
+"""Function from the framework's documents and the number of results to a retriever."""
 
 
 def langchain_search(build: Build) -> psibench.Search:

@@ -62,7 +62,7 @@ class OpenSearchRetriever:
         self.client.indices.refresh(index=index)
 
     def query(self, text: str) -> dict[str, Any]:
-        """Say what is asked of the server: put your own query, hybrid or neural, here."""
+        """Return the query that the server gets; put your hybrid or neural query here."""
         return {"match": {"text": text}}
 
 

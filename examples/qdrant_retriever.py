@@ -1,4 +1,4 @@
-"""Measure what a Qdrant server retrieves: its position sensitivity, with the index as it runs.
+"""Measure the position sensitivity of a running Qdrant server with its index.
 
 pip install qdrant-client
 python examples/qdrant_retriever.py results/python-docs --url http://localhost:6333 \

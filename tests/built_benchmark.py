@@ -107,7 +107,7 @@ def table(root: Path, language: str, name: str, domain: str = "*") -> pl.DataFra
 
 
 def change(root, language, name, domain, function, *, provenance=SOURCE):
-    """Put what a function makes of the rows of a domain in their place; the columns keep labels."""
+    """Replace a domain's rows by the result of a function; language and domain are kept."""
     path, spec = root / "data" / language / f"{name}.parquet", by_place(DATASET_TABLES[name])
     parts = pl.read_parquet(path).partition_by("domain", maintain_order=True)
     made = [function(part) if part["domain"][0] == domain else part for part in parts]

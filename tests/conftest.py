@@ -18,14 +18,14 @@ settings.register_profile(
 settings.load_profile("any machine")  # no example has to end in 200 ms: a busy machine takes longer
 
 RUNS = ("workflow", "end_to_end", "package")
-"""Folders of tests of `make process-test`: whole runs, and what is installed."""
+"""Folders of tests of `make process-test`: whole runs and installed packages."""
 
 
 gc.disable()  # until all is imported and collected, which stays
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage among what the tests make alone."""
+    """Exclude objects made before the tests from garbage collection."""
     gc.freeze()
     gc.enable()
 
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Folder of real SQuAD and XQuAD files; skips where there is none."""
+    """Folder of real SQuAD and XQuAD files; skips the test without it."""
     beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
     folder = Path(os.environ.get("PSIBENCH_TEST_DATA") or beside)
     if not (folder / "xquad.en.json").is_file():

@@ -1,4 +1,4 @@
-"""The stand-in embedding server with faults that a test orders, in a thread of its own."""
+"""The stand-in embedding server with faults that a test orders, in a separate thread."""
 
 import asyncio
 import json
@@ -15,11 +15,11 @@ from psibench.llm.standin.server import DIM, embed
 
 @dataclass(frozen=True)
 class Style:
-    """How one service words requests and answers.
+    """The format of one service's requests and answers.
 
-    ``path`` takes posts; ``texts_field`` has at most ``most_texts`` texts; ``fields`` are the
-    further ones it knows, with the values they take (an empty tuple takes any), of which
-    ``required`` may not lack; ``dim_field`` asks for fewer dimensions.
+    Requests are posted to ``path``; ``texts_field`` has at most ``most_texts`` texts; ``fields``
+    are the other known fields with their allowed values (an empty tuple allows any), and
+    ``required`` are the fields that a request must have; ``dim_field`` requests fewer dimensions.
     """
 
     path: str
@@ -75,7 +75,7 @@ STYLE_AT = {known.path: style for style, known in STYLES.items()}
 
 
 def answer(style: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Answer as the service of that style would; refuse what it would."""
+    """Answer or refuse like the service of that style."""
     known = STYLES[style]
     for name in ("model", *known.required):
         if name not in body:
@@ -106,25 +106,25 @@ def error_body(style: str, message: str) -> dict[str, Any]:
 
 
 class EmbeddingStandIn:
-    """Answers requests in the four styles; faults are what a test orders.
+    """Answers requests in the four styles, with the faults that a test orders.
 
     Parameters
     ----------
     faults
-        What goes wrong with the first requests, one each: ``429`` or ``429:SECONDS`` (Retry-After),
+        Faults of the first requests, one each: ``429`` or ``429:SECONDS`` (Retry-After),
         any other status of 400 and above, ``truncated`` (half the JSON), ``wrong_count``, ``nan``,
         ``reset``; an empty string for none.
     key
-        Key that requests have to bear; others get 401, which repeats what they sent.
+        Key that requests must have; others get 401 with the key that they sent.
     delay_s
-        Every answer takes so long.
+        Seconds that every answer takes.
 
     Attributes
     ----------
     asked
         Style, body and headers of all requests, in order.
     n_answered
-        Whole answers.
+        Number of complete answers.
     dim
         Dimensions of vectors: fewer than the server's, which are then cut off.
     """

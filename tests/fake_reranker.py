@@ -19,7 +19,7 @@ class Item:
 class PairReranker:
     """Scores pairs from a table, (query, document) -> score, or by a function of the two texts.
 
-    Texts of the table are ``{id} text``. Keeps what it was asked, as ids.
+    Texts of the table are ``{id} text``. Keeps the ids of the requested pairs.
     """
 
     max_tokens = None

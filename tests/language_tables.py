@@ -41,8 +41,8 @@ def write_texts(
 ) -> tuple[Path, Path]:
     """Write corpus and queries of one domain, by id; returns the two paths.
 
-    A query's positive is d1, or the document that ``positives`` says. Rows name the domain where
-    it is given, as those of a benchmark do.
+    A query's positive is d1, or its document in ``positives``. Rows name the domain if it is given,
+    like a benchmark's rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     schema = {"_id": pl.String, "text": pl.String}

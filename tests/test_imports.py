@@ -10,17 +10,17 @@ SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "importing", "reading", "lines", "plain_yaml", "progress", "stopping"),
     ("text", "tables", "store"),
-    # What a config file says of one thing, where no package has it: sections, registries.
+    # Sections and registries of a config that belong to no other package.
     ("config",),
     ("sources", "formats", "llm", "vllm", "models", "rerankers", "encode", "search", "metrics"),
     ("generate", "filters", "translate", "train", "probes"),
     ("all_tables", "report", "publish"),
     ("papers",),
-    # The whole config, and what follows from it.
+    # The whole config, and the plan derived from it.
     ("plan",),
     ("cluster", "commands", "cli"),
 )
-"""Lowest first. A module imports from its own layer and those below."""
+"""Lowest first. A module imports only from its layer and lower layers."""
 PAGES = ("report", "publish", "papers")
 """Packages that the plan does not need: how results are shown decides nothing about jobs."""
 

@@ -9,7 +9,7 @@ from psibench.progress import Progress
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands until it is set."""
+    """A clock with a fixed time until it is set."""
     now = {"s": 0.0}
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now["s"]))
     return now

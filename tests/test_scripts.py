@@ -1,4 +1,4 @@
-"""Scripts are run by hand: what they import of psibench is there, and takes what they give it."""
+"""Scripts that are run by hand import existing names and pass known keywords."""
 
 import ast
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from inspect import signature
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from psibench.config.base import Section
@@ -53,3 +54,14 @@ def test_keywords_that_a_script_gives_are_taken(script):
                 called.model_rebuild()  # until it is built it has the signature of its base
             given = {one.arg: None for one in node.keywords if one.arg}
             signature(called).bind_partial(**given)
+
+
+def test_the_study_of_statements_reads_the_verdicts(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "studies" / "inference"))
+    statements = import_module("statements")
+    (page,) = (one for one in statements.PAGES if "0.3" in one.name)
+    rows = statements.draw_rows(page, np.random.default_rng(0))
+    assert statements.contradictions(rows) == []
+    model = rows[0] | {"p_adjusted": 0.5, "psi_same_low": 0.1, "psi_same_high": 0.3}
+    monkeypatch.setattr(statements, "shown_interval", lambda row, name: (0.1, 0.3))
+    assert statements.contradictions([model]) == ["interval and p"]

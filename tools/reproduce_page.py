@@ -31,7 +31,7 @@ from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerBase, load_rerankers
 from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.plan.config import Config, load_config, resolve_rerankers
-from psibench.plan.measured import Measured
+from psibench.plan.measured import MeasuredWork
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.work import UNCERTAINTY, summed, work_table
 
@@ -174,7 +174,7 @@ def language_model(llm: Any) -> str:
 def work(plan: Plan, recipe: Mapping[str, Any]) -> tuple[str, str]:
     """Return the cost by the plan (GPU hours, requests, tokens, money), and the cost by hand."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        table = work_table(Measured(plan, Path("results")))
+        table = work_table(MeasuredWork(plan, Path("results")))
     if recipe.get("target") == "probes" and not plan.config.probes.psi:
         table = table.filter(~pl.col("stage").is_in(["encode", "search", "rerank"]))
     (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()

@@ -49,7 +49,7 @@ CHUNKINGS: dict[str, Callable[[str], Iterator[Chunk]]] = {
 
 
 def main(data: Path, out: Path) -> None:
-    """Write a run for each chunking of a language's data; a query searches its own domain."""
+    """Write a run for each chunking of a language's data; a query searches only its domain."""
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(local_folder("embedded:all-MiniLM-L6-v2")))

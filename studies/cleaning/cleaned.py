@@ -34,14 +34,14 @@ from psibench.translate.refusals import REFUSALS, read_refusals
 
 TOKENIZER = "embedded:all-MiniLM-L6-v2"
 JUDGED_CHARS = 200
-"""The rule that judges: a suspect is a refusal if a listed phrase stands in so many characters."""
+"""The rule that judges: a suspect is a refusal if a listed phrase is in its first characters."""
 
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one item: prefix removed, suspicion, and why it was dropped; None if not."""
+    """The outcome of one item: prefix removed, suspicion, reason of the drop; None if not."""
 
     planted: Planted
     prefix: str | None
@@ -62,7 +62,7 @@ class Cleaner:
         self._judge()
 
     def outcomes(self, bounds: Bounds, *, of: Measure = "length") -> list[Outcome]:
-        """Clean with bounds (low, high) of a measure; tell what became of documents and queries."""
+        """Return the outcomes of documents and queries with bounds (low, high) of a measure."""
         dropped = self.folder / "clean.dropped.parquet"
         inputs = {f"source_{name}": name for name in ("corpus", "queries", "qrels")}
         outputs = {name: f"clean_{name}" for name in ("corpus", "queries", "qrels")}

@@ -19,7 +19,7 @@ Test = Callable[[Outcome], bool]
 
 
 def is_removed(one: Outcome) -> bool:
-    """Say whether a prefix was removed, all of it and nothing else."""
+    """Return whether exactly the prefix was removed."""
     return one.prefix is not None and one.text == one.planted.wanted
 
 
@@ -42,7 +42,7 @@ def recall(outcomes: Iterable[Outcome], labels: tuple[str, ...], test: Test) -> 
 
 
 def reason_in(*reasons: str) -> Test:
-    """Make a test: dropped for one of these reasons."""
+    """Return a test of whether an item was dropped for one of the reasons."""
     return lambda one: one.reason in reasons
 
 
@@ -62,8 +62,8 @@ ACTIONS: dict[str, tuple[tuple[str, ...], Test]] = {
     "dropped as too long": (LONG, reason_in("too_long")),
     "dropped as too short": (SHORT, reason_in("too_short")),
 }
-"""What is done -> the classes it is meant for, and how it is seen. Items of queries and documents
-are told apart by their class; honest ones of both kinds count for both."""
+"""For each action, the classes that it is meant for, and a test of an outcome. The class of an item
+shows whether it is a query or a document; honest items of both kinds count for both."""
 
 RIGHT: dict[str, Test] = {
     "prefix, seen": is_removed,
@@ -82,9 +82,9 @@ HONEST = ("honest", "honest, on translation", "honest, below a title")
 
 
 def caught(made: list[Outcome]) -> list[str]:
-    """Word what of each class is found by its length, and the honest documents lost by it.
+    """Return as text the shares of each class found by length, and the honest documents lost.
 
-    Of refusals, those count that had not left before.
+    Refusals that earlier steps dropped do not count.
     """
     honest = [one for one in made if one.planted.is_document and one.planted.label in HONEST]
     lost = sum(OUT_BY_LENGTH(one) for one in honest)

@@ -60,7 +60,7 @@ def main() -> None:
     page = Page("planted", options.out)
     page.text(
         f"Seed {options.seed}, Python {platform.python_version()}, lengths by `{TOKENIZER}`. "
-        f"Judge: a suspect is a refusal if a listed phrase stands in its first {JUDGED_CHARS} "
+        f"Judge: a suspect is a refusal if a listed phrase is in its first {JUDGED_CHARS} "
         "characters, or if it is in another language."
     )
     cleaners = {
@@ -80,13 +80,13 @@ def main() -> None:
 
 
 def print_actions(page: Page, pooled: list[Outcome]) -> None:
-    """Precision and recall of what is done, all languages together."""
+    """Print precision and recall of each action, all languages together."""
     page.text("Precision and recall, four languages together, with 95 % Wilson intervals:")
     rows = [
         (name, precision(pooled, labels, test), recall(pooled, labels, test))
         for name, (labels, test) in ACTIONS.items()
     ]
-    page.table(("what is done", "precision", "recall"), rows)
+    page.table(("action", "precision", "recall"), rows)
 
 
 def print_classes(page: Page, outcomes: dict[str, list[Outcome]]) -> None:

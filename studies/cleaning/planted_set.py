@@ -1,4 +1,4 @@
-"""A translated domain in which it is known what is wrong: XQuAD's human translations, spoilt."""
+"""A translated domain with known faults: XQuAD's human translations, changed."""
 
 import random
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ DOCUMENTS = {
     "honest, on translation": 18,
     "honest, below a title": 16,
 }
-"""Class -> documents of it; the others are honest and plain."""
+"""Number of documents by class; the other documents are honest and plain."""
 
 QUERIES = {
     "query prefix, seen": 10,
@@ -38,9 +38,9 @@ SHARES = (0.75, 0.5, 0.25, 0.1, 0.05)
 
 @dataclass(frozen=True)
 class Planted:
-    """One reply of a translator: what it is, and what a cleaner should make of it.
+    """One reply of a translator: its class, and the result that a cleaner should return.
 
-    ``size`` is how often a text is repeated, or the share of it that is left; ``text`` the reply,
+    ``size`` is the number of repetitions of a text, or the share that is left; ``text`` the reply,
     ``wanted`` the text without its prefix.
     """
 

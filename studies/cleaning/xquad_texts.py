@@ -1,4 +1,4 @@
-"""Parallel texts of XQuAD: paragraphs, their questions and where the answers stand."""
+"""Parallel texts of XQuAD: paragraphs, their questions and the positions of the answers."""
 
 import json
 from dataclasses import dataclass

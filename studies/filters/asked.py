@@ -44,12 +44,12 @@ class Written:
     documents
         ``_id, text, origin, length, length_bin``.
     candidates
-        Rows of the controlled recipe and two columns more: ``is_planted``, whether the query was
-        written with the fault; ``answer_position``, the third in which its answer really stands
-        (null where it stands nowhere whole, or at several places).
+        Rows of the controlled recipe with two more columns: ``is_planted``, whether the query was
+        written with the fault; ``answer_position``, the third that really contains its answer (null
+        if no third contains it whole, or several places do).
     n_asked, n_planted
-        Queries written, and planted ones among them, before the recipe itself drops those that
-        have one text for two thirds.
+        Numbers of queries and of planted queries, before the recipe drops queries that have one
+        text for two thirds.
     """
 
     documents: pl.DataFrame
@@ -80,10 +80,10 @@ def draw_documents(n_documents: int, *, seed: int) -> pl.DataFrame:
 
 
 def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) -> Written:
-    """Have the stand-in write one query per third, some of them about another third.
+    """Write one query per third with the stand-in; planted queries are about another third.
 
-    All documents have the same persona candidates: who asks does not enter the stand-in's
-    queries. Planted are the queries of a share of the documents, drawn by ``seed``.
+    All documents have the same persona candidates, because the stand-in's queries do not depend on
+    the persona. All queries of a share of the documents, drawn by ``seed``, are planted.
     """
     section = default_section()
     personas = read_personas(section.personas)[: section.personas.n_candidates]
@@ -115,7 +115,7 @@ def write_queries(documents: pl.DataFrame, *, wrong_position: float, seed: int) 
 
 
 def with_wrong_thirds(replies: Sequence[Replied], share: float, seed: int) -> list[Replied]:
-    """Give each third of a share of the documents what was said of another third."""
+    """Return the replies, exchanged between the thirds of a share of the documents."""
     values: dict[str, list[Any]] = {}
     for reply in replies:
         values.setdefault(reply.doc_id, []).append(reply.value)
@@ -127,7 +127,7 @@ def with_wrong_thirds(replies: Sequence[Replied], share: float, seed: int) -> li
 
 
 def ask(task: LlmTask, section: LlmTaskSection, tables: Tables) -> list[Replied]:
-    """Put a task's items to the stand-in, each once, as its server would be asked."""
+    """Ask the stand-in once about each item of a task, as through its server."""
     llm = load_llms()[section.llm]
     prompt = load_prompt(prompt_path(task.template, section.prompt))
     replies = []
@@ -142,7 +142,7 @@ def ask(task: LlmTask, section: LlmTaskSection, tables: Tables) -> list[Replied]
 
 
 def grades_of(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Have the stand-in's three judges grade PAIRS rows: GRADES rows with a column ``judge``."""
+    """Return the grades of the stand-in's three judges on PAIRS rows: GRADES with ``judge``."""
     frames = []
     for judge in JUDGES:
         grades = _judged(grading_task("grade"), judge, pairs)
@@ -152,12 +152,12 @@ def grades_of(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def verdicts_of(pairs: pl.DataFrame, *, judge: str) -> pl.DataFrame:
-    """Have one of the stand-in's judges say yes or no to PAIRS rows: VERDICTS rows."""
+    """Return one judge's yes or no to PAIRS rows, as VERDICTS rows."""
     return _judged(verdict_task("audit"), judge, pairs)
 
 
 def answer_position(text: str, answer: str) -> str | None:
-    """Return the third of a text that holds the whole answer, or most of it; None if none does."""
+    """Return the third of a text with the whole answer, or with most of it; None without one."""
     found = locate_quote(text, answer).span
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""A rule decided on a complete table of scores, and on what it asks for of it."""
+"""Decide a rule on a complete table of scores, and on only the scores that it requests."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ Row = tuple[object, ...]
 def short_circuited(
     complete: pl.DataFrame, wanted: Wanted, scorer: str, turns: Sequence[str]
 ) -> pl.DataFrame:
-    """Give a rule what it asks for of a complete table, scorer by scorer."""
+    """Return the scores of a complete table that a rule requests, scorer by scorer."""
     scores = complete.clear()
     for name in turns:
         asked = wanted(scores, name).with_columns(pl.lit(name).alias(scorer))

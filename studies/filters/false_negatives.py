@@ -2,10 +2,10 @@
 
     python studies/filters/false_negatives.py [--help]
 
-Half of the queries get a document that carries their answer: the third of the positive that holds
-it, one word in twenty left out, inside another document. The other half get one of the same
-subject that does not: the positive without the sentence of the answer; some of these still hold
-most words of the query.
+Half of the queries get a document with their answer: the third of the positive that contains it,
+one word in twenty left out, inside another document. The other half get a document on the same
+subject without the answer: the positive without the sentence of the answer; some of those documents
+still have most words of the query.
 """
 
 import platform
@@ -81,12 +81,12 @@ def decisions(made: Planted, scores: pl.DataFrame) -> Iterator[tuple[str, pl.Dat
         judges=list(JUDGES),
     )
     for (label, _, _), one, found in zip(settings, voted, hits, strict=True):
-        yield f"{label}: rerankers alone", found
+        yield f"{label}: rerankers only", found
         yield label, decide_final(judging, one, grades).filter("is_positive")
     for under in ("any", "all"):
         yield f"posir, {under}", above(made, scores, PANEL, under)
     for name in PANEL:
-        yield f"posir, {SHORT[name]} alone", above(made, scores, [name], "any")
+        yield f"posir, {SHORT[name]} only", above(made, scores, [name], "any")
 
 
 def above(made: Planted, scores: pl.DataFrame, panel: Sequence[str], under: str) -> pl.DataFrame:
@@ -99,7 +99,7 @@ def above(made: Planted, scores: pl.DataFrame, panel: Sequence[str], under: str)
 
 
 def row_of(label: str, made: Planted, hits: pl.DataFrame) -> tuple[object, ...]:
-    """Count what a protocol caught, by kind of planted document, and what else."""
+    """Return a protocol's row: planted documents caught, by kind, and other pairs."""
     own = made.plants.select("query_id", doc_id="_id", kind="kind")
     found = hits.select("query_id", "doc_id").join(
         own, on=["query_id", "doc_id"], how="left", maintain_order="left"
@@ -117,7 +117,7 @@ def row_of(label: str, made: Planted, hits: pl.DataFrame) -> tuple[object, ...]:
 
 
 def print_cascade(page: Page, made: Planted, scores: pl.DataFrame) -> None:
-    """Print what is left of the benchmark when PosIR's documents leave."""
+    """Print the size of the benchmark without the documents that PosIR's rule removes."""
     rows = []
     for under in ("any", "all"):
         left = remove_false_negatives(
@@ -177,7 +177,7 @@ def main() -> None:
     n_copies = found.filter(pl.col("kind").is_in(DUPLICATES)).height
     page.text(
         f"{made.corpus.height} documents of Python {platform.python_version()}, "
-        f"{made.plants.height} of them planted, one for each of {made.queries.height} queries "
+        f"{made.plants.height} planted, one for each of {made.queries.height} queries "
         f"({kinds}); "
         f"{made.pairs.height} pairs recalled (BM25, top {options.top_k}), with "
         f"{n_copies} of the copies and {found.height - n_copies} of the other planted ones."

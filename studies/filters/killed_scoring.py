@@ -69,12 +69,12 @@ def run_child(folder: Path, log: Path, *, n_batches: int | None, pause_s: float)
 
 
 def rows_of(runs: Sequence[list[list[str]]]) -> list[tuple[object, ...]]:
-    """Count, run by run, what was shown and what of it was shown again.
+    """Return, for each run, the numbers of pairs shown and of pairs shown again later.
 
     Raises
     ------
     ValueError
-        If a pair was shown again that did not stand in the last batch of its run.
+        If a pair was shown again although it was not in the last batch of its run.
     """
     rows: list[tuple[object, ...]] = []
     for number, run in enumerate(runs):
@@ -126,7 +126,7 @@ def study(folder: Path, options: argparse.Namespace, page: Page) -> None:
     largest = max(len(batch) for run in runs for batch in run)
     page.text(
         f"{len(pairs)} distinct pairs, {RERANKER}, {TOKENS_PER_BATCH} tokens per batch, killed "
-        f"{len(runs) - 1} times: {n_shown} pairs shown, {n_shown - len(pairs)} of them again; "
+        f"{len(runs) - 1} times: {n_shown} pairs shown, {n_shown - len(pairs)} shown again; "
         f"the largest batch had {largest} pairs. All scores are there, and within "
         f"{largest_difference(folder, pairs):.1e} of a run that was never killed."
     )

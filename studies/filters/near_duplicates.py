@@ -14,13 +14,13 @@ WORDS_LEFT, WORDS_GONE = "answer cut; words left", "answer cut; words gone"
 DUPLICATES = (SHORT_FRAME, LONG_FRAME)
 OTHERS = (WORDS_LEFT, WORDS_GONE)
 KINDS = (*DUPLICATES, *OTHERS)
-ENOUGH_WORDS = 0.75  # of the query's: a judge that goes by words alone grades the text 3
+ENOUGH_WORDS = 0.75  # of the query's: a judge that compares only words grades the text 3
 LEFT_OUT_OF = 20  # one word in so many is left out of a copied passage
 PLANTS_SCHEMA = dict.fromkeys(("_id", "text", "query_id", "kind"), pl.String)
 
 
 def one_query_per_document(candidates: pl.DataFrame) -> pl.DataFrame:
-    """Choose a query per document, the thirds in turn, of those whose answer stands there whole."""
+    """Choose a query per document, the thirds in turn, with the whole answer in its third."""
     usable = candidates.filter(pl.col("answer_position") == pl.col("target_position"))
     chosen = [
         group.with_columns(
@@ -36,10 +36,10 @@ def one_query_per_document(candidates: pl.DataFrame) -> pl.DataFrame:
 def plant(
     queries: pl.DataFrame, documents: pl.DataFrame, frames: Sequence[str], *, seed: int
 ) -> pl.DataFrame:
-    """Make one document per query: for half of them with the answer, in turn in either frame.
+    """Make one document per query: for half of the queries with the answer, in alternating frames.
 
-    Of the others, the answer's sentences are cut out. What is left may still hold the query's
-    words, elsewhere: the kind says whether.
+    For the other half, the positive without the answer's sentences. The rest may still contain the
+    query's words; ``kind`` has whether it does.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def _plants(
 
 
 def share_of_words(query: str, text: str) -> float:
-    """Return the share of a query's content words that stand in a text; 0 without any."""
+    """Return the share of a query's content words that are in a text; 0 without any."""
     wanted, found = content_stems(query), set(content_stems(text))
     return sum(stem in found for stem in wanted) / len(wanted) if wanted else 0.0
 

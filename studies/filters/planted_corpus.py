@@ -17,7 +17,7 @@ EVERY = 5  # one drawn document in so many lends its text as a frame, and is not
 
 @dataclass(frozen=True)
 class Planted:
-    """A benchmark with planted documents, and what was recalled.
+    """A benchmark with planted documents, and the recalled pairs.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Planted:
     pairs
         ``query_id, doc_id`` recalled, positives left out.
     texts
-        PAIRS rows of these and of the positives.
+        PAIRS rows of the recalled pairs and of the positives.
     """
 
     corpus: pl.DataFrame

@@ -53,7 +53,7 @@ def decided(
         targets = target_parts(candidates, section.parts)
         return decide_verify(section, deciding_leads(section, scores, targets))
 
-    panels = {f"{SHORT[name]} alone": [name] for name in PANEL} | {"the three": list(PANEL)}
+    panels = {f"{SHORT[name]} only": [name] for name in PANEL} | {"the three": list(PANEL)}
     agreement = candidates.clear()
     for label, panel in panels.items():
         agreement = verified(VerifyAgreement(rerankers=panel))
@@ -83,7 +83,7 @@ def kept_of(decisions: pl.DataFrame) -> pl.Series:
 def caught_rows(
     candidates: pl.DataFrame, scores: pl.DataFrame, grades: pl.DataFrame
 ) -> Iterator[tuple[object, ...]]:
-    """Count, rule by rule, what is kept, caught and lost."""
+    """Yield the numbers of queries that each rule keeps, catches and loses."""
     planted = candidates.filter("is_planted").get_column("_id")
     good = candidates.filter(~pl.col("is_planted"))
     for label, kept in decided(scores, grades, candidates):
@@ -96,7 +96,7 @@ def caught_rows(
 
 
 def print_audit(page: Page, written: Written, scores: pl.DataFrame, judge: str) -> None:
-    """Print the audit by strata; say where Exclusive falls."""
+    """Print the audit by strata, and the strata at which Exclusive falls."""
     targets = evidence_targets(written.candidates)
     section = VerifyMargin(rerankers=list(PANEL))
     margins = consensus_margins(section, deciding_leads(section, scores, targets))
@@ -141,7 +141,7 @@ def verdict_on_order(table: pl.DataFrame) -> str:
 
 
 def summary(written: Written) -> str:
-    """Say what was written, and where the answers really stand."""
+    """Return a sentence on the queries and the true positions of their answers."""
     candidates = written.candidates
     planted = candidates.filter("is_planted")
     elsewhere = pl.col("answer_position") != pl.col("target_position")
@@ -153,11 +153,11 @@ def summary(written: Written) -> str:
     by_third = ", ".join(str(thirds.count(position)) for position in POSITIONS)
     return (
         f"{written.documents.height} documents of Python {platform.python_version()}; "
-        f"{written.n_asked} queries written, {written.n_planted} of them planted. The recipe drops "
-        f"those with one text for two thirds: {candidates.height} are left, {planted.height} "
-        f"planted. Of these the answer stands in another third for {n_wrong}, is cut or ambiguous "
-        f"for {n_nowhere}. Of the good ones it stands elsewhere for {n_odd}; "
-        f"{by_third} of them are about the beginning, middle and end."
+        f"{written.n_asked} queries written, {written.n_planted} planted. The recipe drops "
+        f"queries with one text for two thirds: {candidates.height} are left, {planted.height} "
+        f"planted. The answer of {n_wrong} planted queries is in another third; for {n_nowhere} "
+        f"it is cut or ambiguous. The answer of {n_odd} good queries is in another third; "
+        f"{by_third} good queries are about the beginning, middle and end."
     )
 
 

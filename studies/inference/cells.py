@@ -1,4 +1,4 @@
-"""The cells of the study: which world is put to which check, and what is to come out."""
+"""The cells of the study: for each world, the checks and their targets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CLAIMS = {
     2: "The 95 % intervals of PSI cover .93 to .975, and exclude 0 where the test rejects",
     3: "The corrected PSI is biased by at most .02 from a PSI of .1 on, with up to 6 buckets",
     4: "Power within documents",
-    5: "Where documents hold one third each, the row says so and the fallback has its size",
+    5: "With one third per document, the row has a flag and the fallback has its size",
     6: "Two systems, and five: sizes, and coverage of the difference of PSI",
-    7: "Standard errors by influence are those of the jackknife within 2 %",
+    7: "Standard errors by influence are within 2 % of the jackknife's",
     8: "Confounding and truncation",
     9: "Cost",
     10: "Other doubts: bucket intervals, drop, the equations' solution",
@@ -27,7 +27,7 @@ SIZES, SIZES_OTHER, COVERS, POWERS = 2000, 1000, 500, 500
 
 @dataclass(frozen=True)
 class Cell:
-    """A world and what is checked in it."""
+    """A world and its checks."""
 
     claim: int
     name: str
@@ -150,7 +150,7 @@ def _ceiling_cells() -> Iterator[Cell]:
 
 
 def _oracle_cells() -> Iterator[Cell]:
-    """Yield intervals beside those of the oracle: wide, but right by construction."""
+    """Yield cells with the oracle's intervals next to ours: wide, but right by construction."""
     for layout in ("fineweb", "free-6", "free-20", "squad"):
         for mean, psi in product((0.5, 0.8, 0.99), (0.0, 0.1, 0.3)):
             name = f"{layout}, mean {mean:g}, PSI {psi:g}, beside the oracle"
@@ -349,7 +349,7 @@ def _several_cells() -> Iterator[Cell]:
 
 
 def _beyond_cells() -> Iterator[Cell]:
-    """Yield what is found beyond a control: one near in mean, one far below, and one that falls."""
+    """Yield comparisons with a control: one with a similar mean, one far below, one that falls."""
     options = (("bounds", (None, None)), ("alone", True))
     for layout, each, weaker, shared in (
         ("fineweb", 6, 0.6, 0.0), ("squad", 5, 0.4, 0.0), ("fineweb", 6, 0.6, 0.2),

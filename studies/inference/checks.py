@@ -47,7 +47,7 @@ from psibench.metrics.inference import (
 from psibench.metrics.psi import RowData, estimate_row
 
 LEVEL = 0.95
-RESOLUTION = 1e-4  # more than that of the inversion
+RESOLUTION = 1e-4  # coarser than the inversion's
 SIZE = (0.03, 0.07)
 COVERED = (0.93, 0.975)
 TESTS = ("position", "shape", "bucket", "trend")
@@ -56,7 +56,7 @@ FEWEST_COUNTED = 100  # answers that a size or a coverage is judged by
 
 @dataclass(frozen=True)
 class Finding:
-    """One figure: `low` and `high` bound what was to be shown, None where there is no such bound.
+    """One figure and its target, from `low` to `high`; None where there is no such bound.
 
     `se` is the simulation's standard error, `counted` the replicates behind the figure.
     """
@@ -173,7 +173,7 @@ def within_power(
 
 
 def design(world: World, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
-    """How often the headline test finds the PSI that such a benchmark is said to find in .8."""
+    """How often the headline test finds the PSI for which psibench states a power of .8."""
     table = draw(world, rng).table
     psi = smallest_psi(table, mean=world.mean, correlation=world.correlation)
     assert psi is not None
@@ -307,7 +307,7 @@ def _covers(low: FloatArray, high: FloatArray, true: float) -> FloatArray:
 def between_size(
     world: World, rng: np.random.Generator, replicates: int, *, bounds: Bounds = (None, 0.07)
 ) -> Iterator[Finding]:
-    """Size of the fallback where documents hold one third each, and whether the row says so."""
+    """Size of the fallback with one third per document, and whether the row has the flag."""
     p, flagged, silent = [], [], []
     for _ in range(replicates):
         sample = draw(world, rng)
@@ -396,7 +396,7 @@ def comparison(
     within: bool = True,
     alone: bool = False,
 ) -> Iterator[Finding]:
-    """How often two systems' profiles are called unlike; ``alone``: the first one's unlike flat."""
+    """How often two systems' profiles differ; ``alone``: how often the first differs from flat."""
     p, own = [], []
     for _ in range(replicates):
         q, first, second = draw_pair(pair, rng)
@@ -528,7 +528,7 @@ def difference_of_psi(
 
 
 def jackknife(world: World, rng: np.random.Generator, replicates: int) -> Iterator[Finding]:
-    """Standard errors from influences over those of leaving out one document at a time."""
+    """Standard errors from influences, divided by the jackknife's (leaving out one document)."""
     ratios: dict[str, list[FloatArray]] = {"raw": [], "same": [], "same, log": []}
     for _ in range(replicates):
         table = draw(world, rng).table
@@ -613,8 +613,8 @@ def truncation(
 ) -> Iterator[Finding]:
     """The effect of a cut at 128 tokens, some 550 characters, on the score.
 
-    `delta` is what the cut takes from the expected score; `slope_inside` lets the score fall with
-    the position inside buckets also, which buckets cannot take out.
+    `delta` is the loss of expected score by the cut; with `slope_inside` the score also falls with
+    the position inside buckets, and buckets cannot remove that.
     """
     values, covered, p = [], [], []
     for _ in range(replicates):

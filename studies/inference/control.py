@@ -1,11 +1,11 @@
-"""Compare rules for "beyond the control" where the control feels the difficulty less.
+"""Compare rules for "more than the control" if difficulty affects the control less.
 
     python studies/inference/control.py [--out DIR] [--cells REGEX] [--replicates N] [--seed S]
 
-Draws hits on the probit scale. A question has a difficulty that may go with the place of its
-evidence. The model feels it with loading 1, the position-blind control with a loading of .4 to 1.
-A rule holds its size if it claims an effect of the model's own in at most .07 of sets where there
-is none. Writes DIR/control.csv and DIR/control.md.
+Draws hits on the probit scale. A question has a difficulty that may depend on the position of its
+evidence. It affects the model with loading 1, the position-blind control with a loading of .4 to 1.
+A rule holds its size if it claims an effect of the model in at most .07 of the sets without such an
+effect. Writes DIR/control.csv and DIR/control.md.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def least_loading(
     alpha: float = 0.05,
     units: IntArray | None = None,
 ) -> float | None:
-    """Return the least share of the difficulty that the control may feel if p is to stay <= alpha.
+    """Return the least loading of the control at which p stays <= alpha.
 
-    `compare_profiles` takes for granted that the control feels the difficulty of the questions as
-    the first system does. If it feels a share (its loading) of it, the first system's profile may
-    be the control's, stretched by 1 / loading. Both scales are tested within documents with the
-    control's profile stretched so. The result is the last of `LOADINGS`, from 1 down, at which both
-    reject, in the direction that they have at 1. As a rule, "the result is at most L" has the size
-    alpha for loadings from L to 1 (`studies/inference/control.py`).
+    `compare_profiles` assumes that the difficulty of the questions affects the control as much as
+    the first system. If it affects the control less, by a factor (its loading), the first system's
+    profile may be the control's, stretched by 1 / loading. Both scales are tested within documents
+    with the control's profile stretched so. The result is the last of `LOADINGS`, from 1 down, at
+    which both reject, in the direction that they have at 1. As a rule, "the result is at most L"
+    has the size alpha for loadings from L to 1 (`studies/inference/control.py`).
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def least_loading(
     Returns
     -------
     float or None
-        None if a difference is not shown at a loading of 1 or not to be tested.
+        None if there is no significant difference at a loading of 1, or no test.
     """
     if not len(query_index):
         return None
@@ -119,19 +119,21 @@ def least_loading(
 
 @dataclass(frozen=True)
 class Difficulty:
-    """Questions' difficulty, and how the systems feel it.
+    """Questions' difficulty, and how it affects the systems.
 
     Attributes
     ----------
     loading, second : float
-        Of the control and of a second control.
+        Loadings of the control and of a second control.
     trend : float
-        Difficulty of a question about the last place less that about the first; the standard
-        deviation of the rest of it is `DOCUMENT_SD` and `QUESTION_SD`.
+        Difficulty of a question about the last position minus the difficulty of one about the
+        first. Documents and questions add difficulty with standard deviations `DOCUMENT_SD` and
+        `QUESTION_SD`.
     extra : float
-        Fall of the model's own, from the first place to the last, on the scale of scores.
+        The model's fall from the first position to the last, on the scale of scores.
     apart : bool
-        The loading is of the trend only; both controls feel the rest as the model does.
+        The loading applies to the trend only; the rest of the difficulty affects both controls as
+        much as the model.
     kin : str
         The third system errs on the same questions as the "model" or the "control"; "" neither.
     """
@@ -160,7 +162,7 @@ class Scores:
 
 
 def draw(world: Difficulty, rng: np.random.Generator) -> Scores:
-    """Draw a query set and what the systems find."""
+    """Draw a query set and the systems' hits."""
     design = World(world.layout, world.n_queries)
     q = draw_queries(design, rng)
     n, n_documents = len(q.documents), int(q.documents.max()) + 1
@@ -178,7 +180,7 @@ def draw(world: Difficulty, rng: np.random.Generator) -> Scores:
             noise = 0.6 * noise + 0.8 * kinship[own]
         scale = np.sqrt(1 + of_rest**2 * variance)
         latent = ndtri(mean) * scale - loading * world.trend * centred - of_rest * rest + noise
-        if own == "model" and world.extra:  # so many hits fewer at the last place
+        if own == "model" and world.extra:  # the share `extra` fewer hits at the last position
             found = ndtr(ndtri(mean) - loading * world.trend * centred / scale)
             lost = 1 - world.extra * along / found
             return ((latent > 0) & (rng.random(n) < lost)).astype(np.float64)
@@ -191,7 +193,7 @@ def draw(world: Difficulty, rng: np.random.Generator) -> Scores:
     return Scores(q, design.n_buckets, model, control, second, third)
 
 
-# --- The rules: p of "the model has no effect of its own" --------------------------------------
+# --- The rules: p of the null hypothesis that only the questions cause the effect --------------
 
 Rule = Callable[[Scores], float]
 
@@ -208,7 +210,7 @@ def _number(p: float | None) -> float:
 
 
 def position(of: Scores) -> float:
-    """Return the headline p: what the model does by itself."""
+    """Return the headline p of the model, without a control."""
     return _number(_test(of.model, of).p)
 
 
@@ -343,7 +345,7 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A world, and whether the model has an effect of its own there."""
+    """A world, and whether the model has no effect beyond the questions' there."""
 
     name: str
     world: Difficulty
@@ -408,21 +410,21 @@ def run(cell: Cell, replicates: int, seed: int) -> Iterator[dict[str, object]]:
 
 def page(rows: list[dict[str, object]]) -> Iterator[str]:
     """Yield the lines of the page: sizes, then powers."""
-    yield "# Rules for an effect beyond the control"
+    yield "# Rules for an effect larger than the control's"
     yield ""
     yield (
         "`python studies/inference/control.py`: share of query sets in which a rule rejects at "
         f".05. A size above {MOST_SIZE:g} is in bold. Two queries per third of a document, or "
-        "SQuAD-like; means .8 (model) and .6 (control). Where there is a trend, questions about "
-        "the last place are .6 of the latent scale harder than those about the first; the control "
-        "feels it with the stated loading, the model with 1, a second control with .8. "
-        "*Of the trend alone*: the rest of the difficulty is felt alike. A fall of the model's "
-        "own is of hits, from the first place to the last. The last column is the median of "
-        "`least_loading` over the sets in which rule a claims an effect."
+        "SQuAD-like; means .8 (model) and .6 (control). With a trend, questions about the last "
+        "position are .6 of the latent scale harder than questions about the first. It affects "
+        "the control with the stated loading, the model with 1, a second control with .8. "
+        "*Of the trend alone*: the rest of the difficulty affects all systems equally. *Falls by "
+        "... of its own*: the model's hits fall from the first position to the last. The last "
+        "column is the median of `least_loading` over the sets in which rule a claims an effect."
     )
     found = {(row["cell"], row["rule"]): float(str(row["found"] or "nan")) for row in rows}
     held = {row["cell"] for row in rows}
-    for title, is_null in (("Size: the model has no effect of its own", True),
+    for title, is_null in (("Size: only the questions cause an effect", True),
                            ("Power: the model falls by itself", False)):  # fmt: skip
         yield ""
         yield f"## {title}"

@@ -3,9 +3,9 @@
     python studies/inference/labels.py [--replicates N] [--seed S] [--out FILE]
 
 A judge accepts queries whose document does not answer them, more of them at the beginning of
-documents, say; what nobody can find there is found less often. People grade some queries, drawn at
-random. Writes a table of what the uncorrected and corrected means are off by, how often the
-intervals hold the truth, and how often the test finds that agreement depends on position.
+documents, for example; systems answer such queries less often. People grade some queries, drawn at
+random. Writes a table with the errors of the uncorrected and corrected means, how often the
+intervals contain the truth, and how often the test finds that agreement depends on position.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from psibench.metrics.inference import (
     raw_profile,
 )
 from psibench.metrics.labels import corrected_mean
-from psibench.metrics.psi import bucket_figures
+from psibench.metrics.psi import bucket_columns
 
 IDEAL = 1 + 1 / np.log2(3)  # of nDCG with two relevant documents
 
@@ -42,11 +42,11 @@ class Judge:
     first, last : float
         Share of wrong positives in the first and in the last bucket, linear between them.
     found : float
-        Expected score of a wrong query, as a share of what it would be.
+        Expected score of a wrong query, as a share of the score that it would have if right.
     missed : float
         Share of the right queries that another document answers, too.
     correlation : float
-        Of the errors of one document's queries, as latent normal numbers.
+        Correlation of the errors of one document's queries, as latent normal numbers.
     """
 
     first: float
@@ -87,13 +87,13 @@ GRADED = (60, 100, 200)
 INTRODUCTION = """# Labels that err by position
 
 Written by `python studies/inference/labels.py --seed {seed} --replicates {replicates}` in
-{minutes:.0f} minutes of processor time. Each line: a world, a judge, and so many queries that
-people graded. `off` is what the mean under the judge's labels is off by (of buckets: where it is
-most), `bias` what the corrected one is, `covers` how often the 95 % interval holds the truth,
-`graded alone` the width of one from the graded queries alone, `agreement covers` the same of the
-share of right labels, `test rejects` how often p_position is at most .05: power where the judge
-favours beginnings, else the size; nan with too few documents. The truth is that of a million
-queries, known to about .002.
+{minutes:.0f} minutes of processor time. Each line: a world, a judge, and the number of queries that
+people graded. `off` is the error of the mean under the judge's labels (for buckets, the largest),
+`bias` the error of the corrected mean, `covers` how often the 95 % interval contains the truth,
+`graded only` the width of an interval from only the graded queries, `agreement covers` how often
+the interval of the share of right labels contains the truth, `test rejects` how often p_position is
+at most .05: power if the judge favours beginnings, else the size; nan with too few documents. The
+truth is the value over a million queries, known to about .002.
 
 """
 
@@ -174,7 +174,7 @@ def simulate(
                 note(f"{kind} covers", low <= own_true <= high)
                 note(f"{kind} width", high - low)
                 low, high = _ends(queries, np.nan_to_num(human), own & graded & agrees)
-                note(f"{kind} width of graded alone", high - low)
+                note(f"{kind} width of graded only", high - low)
             if place >= 0 and (own & graded).any():
                 low, high = _ends(queries, agrees.astype(np.float64), own & graded)
                 if not np.isnan(low):
@@ -202,8 +202,8 @@ def _ends(queries: Queries, scores: FloatArray, which: BoolArray) -> tuple[float
     table = document_table(
         scores, queries.documents, rows, np.zeros(len(rows), np.int64), n_buckets=1
     )
-    figures = bucket_figures(table, raw_profile(table), None, 1, 0.95)
-    return float(figures["low"][0]), float(figures["high"][0])
+    columns = bucket_columns(table, raw_profile(table), None, 1, 0.95)
+    return float(columns["low"][0]), float(columns["high"][0])
 
 
 COLUMNS = (
@@ -212,7 +212,7 @@ COLUMNS = (
     ("covers", "mean covers", ".3f"),
     ("uncorrected covers", "mean uncorrected covers", ".3f"),
     ("width", "mean width", ".3f"),
-    ("graded alone", "mean width of graded alone", ".3f"),
+    ("graded only", "mean width of graded only", ".3f"),
     ("buckets: off most", "off most", "+.3f"),
     ("bias", "bucket bias", "+.3f"),
     ("covers", "bucket covers", ".3f"),

@@ -1,4 +1,4 @@
-"""An interval of a PSI that is right by construction, to hold that of psibench against.
+"""An interval of a PSI that is right by construction, to compare with psibench's.
 
 PSI = 1 - min m / max m is at least x exactly if some pair of buckets has m_j <= (1 - x) m_i, and at
 most x exactly if no pair falls short of (1 - x). So, with the log ratios of all pairs of bucket
@@ -6,7 +6,7 @@ means, taken as normal with the covariance of the means:
 
 - lower end: the largest x that the *largest* of all pairs rejects, at a critical value of their
   maximum (max-t: Hothorn, Bretz and Westfall, Biometrical Journal 50, 2008);
-- upper end: the smallest x that *every* pair rejects, each alone at half of the error
+- upper end: the smallest x that *every* pair rejects, each at half of the error
   (intersection-union: Berger, Technometrics 24, 1982).
 
 It shares means and covariance with `psibench.metrics.psi`, and nothing else. It is wide: it makes

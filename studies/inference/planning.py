@@ -1,11 +1,12 @@
-"""Count how often the verdict *sensitive* appears at the PSI that is planned with.
+"""Count how often the verdict *sensitive* appears at the PSI that `check` and `estimate` print.
 
     python studies/inference/planning.py [--out DIR] [--cells REGEX] [--replicates N] [--seed S]
 
-Draws query sets, a model whose PSI is what `smallest_psi` states for them, and a flat
+Draws query sets, a model whose PSI is the one that `smallest_psi` states for them, and a flat
 position-blind control, and applies the rules of the verdict (one model: no adjusted p). Model and
-control have levels of documents and slopes of clusters of their own. Writes DIR/planning.csv and
-DIR/planning.md. `PLANNING_CELLS` and `PLANNING_CHECKS` can be added to those of `simulate.py`.
+control have separate levels of documents and slopes of clusters. Writes DIR/planning.csv and
+DIR/planning.md. `PLANNING_CELLS` and `PLANNING_CHECKS` can be added to the cells and checks of
+`simulate.py`.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ def planned_verdict(
 ) -> Iterator[Finding]:
     """How often the verdict *sensitive* appears at the PSI that `smallest_psi` states.
 
-    ``world.mean`` is the model's mean over all queries. ``assumed_sd`` is what is planned with
-    where clusters' slopes differ by another ``slope_sd``; then there is no target. ``shared`` is
-    the share of the queries on which both systems have the same luck. ``for_headline``: the PSI is
-    that of the headline test, without a target. The queries are drawn once.
+    ``world.mean`` is the model's mean over all queries. ``assumed_sd`` is the standard
+    deviation of clusters' slopes that the plan assumes if it differs from ``slope_sd``; then there
+    is no target. ``shared`` is the share of the queries on which both systems have the same luck.
+    ``for_headline``: the PSI for the headline test, without a target. The queries are drawn once.
     """
     control_mean = CONTROL_SHARE * world.mean
     known = {"mean": world.mean, "correlation": world.correlation}

@@ -1,11 +1,12 @@
-"""What is said of real questions: ten SQuAD v2 articles and English XQuAD, with their own spans.
+"""Print rows and verdicts on real questions: ten SQuAD v2 articles and English XQuAD.
 
     python studies/inference/real_data.py --data DIR [--out studies/inference/results/real_data.md]
 
 DIR holds squad-v2-train-10-articles.json and xquad.en.json (CC BY-SA 4.0, Rajpurkar et al. 2018 and
-Artetxe et al. 2020). Runs the workflow in a folder of its own, BM25 and all-MiniLM-L6-v2 at 256 and
-at 128 tokens in float32 beside the position-blind control, and writes the rows of PSI over the
-published buckets with the sentences printed about each model. A few minutes on one core.
+Artetxe et al. 2020), whose answer spans are the evidence. Runs the workflow in a new folder, with
+BM25, all-MiniLM-L6-v2 at 256 and at 128 tokens in float32, and the position-blind control. Writes
+the PSI rows over the published buckets with the sentences printed about each model. A few minutes
+on one core.
 """
 
 import argparse
@@ -97,7 +98,7 @@ def page(table: pl.DataFrame, minutes: float) -> Iterator[str]:
         yield ""
         for one in verdicts(rows.to_dicts()):
             advice = one.advice.replace("\u2068", "").replace("\u2069", "")
-            yield f"- **{one.model}**, {one.word}: {advice}"
+            yield f"- **{one.model}**, {one.label}: {advice}"
 
 
 def cells(row: dict[str, object]) -> list[str]:

@@ -3,7 +3,7 @@
     python studies/inference/simulate.py [--out DIR] [--cells REGEX] [--quick] [--seed S]
 
 Writes DIR/results.csv, a line per figure, and DIR/summary.md, a table per claim. Each cell has a
-random stream of its own: it gives the same figures whichever other cells are run.
+separate random stream, so its figures do not depend on the other cells of a run.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def pooled_sizes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def large_row() -> Iterator[dict[str, Any]]:
-    """Processor time and memory of one row of the largest size, in a process of its own."""
+    """Processor time and memory of one row of the largest size, in a separate process."""
     out = subprocess.run(
         [sys.executable, __file__, "--large-row"], check=True, capture_output=True, text=True
     )
     before, after, seconds, table_mb = (float(part) for part in out.stdout.split())
     for what, value, most in (
         ("processor seconds a row", seconds, None),
-        ("MB over those of the loaded data", after - before, 512.0),
+        ("MB above the loaded data", after - before, 512.0),
         ("MB of the process, imports and data and all", after, None),
         ("MB of the two document tables", table_mb, None),
     ):
@@ -135,21 +135,20 @@ class Claimed:
 
     @property
     def missed(self) -> list[dict[str, Any]]:
-        """Those that do not reach it."""
+        """The rows that miss their target."""
         return [row for row in self.bounded if row["holds"] == "no"]
 
 
 def summary(rows: list[dict[str, Any]], *, seed: int) -> str:
-    """A table per claim, those that miss their target named first."""
+    """A table per claim; the figures that miss their target are listed before it."""
     lines = [
         "# Does the inference hold?",
         "",
         f"Written by `python studies/inference/simulate.py --seed {seed}`. A figure holds if it "
-        "lies within its target; a size below its range or a coverage above it is called "
-        "cautious. `se` is the "
-        "simulation's own standard error, `counted` what stands behind a figure (replicates that "
-        "gave an answer, or buckets). Figures without a target are there for scale. results.csv "
-        "has all of them.",
+        "is within its target; a size below its range or a coverage above it is called "
+        "cautious. `se` is the simulation's standard error, `counted` the number of values behind "
+        "a figure (replicates that gave an answer, or buckets). Figures without a target are for "
+        "comparison. results.csv has all figures.",
         "",
     ]
     seconds = sum({row["cell"]: float(row["seconds"]) for row in rows}.values())
@@ -162,7 +161,7 @@ def summary(rows: list[dict[str, Any]], *, seed: int) -> str:
         lines += [f"## {number}. {claim}", ""]
         lines += [
             f"{len(part.bounded) - len(part.missed)} of {len(part.bounded)} figures hold"
-            + (f", {cautious} of them cautious" if cautious else "")
+            + (f", {cautious} cautious" if cautious else "")
             + "."
             + ("" if not part.missed else " Missed: " + "; ".join(
                 f"{row['cell']}, {row['what']}: {row['found']} (target {row['target']})"

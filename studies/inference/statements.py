@@ -1,9 +1,9 @@
-"""How often what is printed of a model contradicts itself.
+"""Count how often the printed row of a model contradicts itself.
 
     python studies/inference/statements.py [--replicates N] [--out DIR]
 
 Draws several models and a position-blind control on the same queries, and looks at each printed
-row: the word, the line of advice, the adjusted p and the interval beside it. Writes
+row: the verdict, the line of advice, the adjusted p and the interval. Writes
 DIR/statements.md.
 """
 
@@ -21,7 +21,7 @@ from worlds import LAYOUTS, World, draw_queries, draw_scores, expected_scores
 from psibench.metrics.aggregate import holm
 from psibench.metrics.constants import SIGNIFICANCE_LEVEL
 from psibench.metrics.psi import RowData, estimate_row
-from psibench.report.verdict import shown_interval, verdicts
+from psibench.report.verdict import NO_EFFECT, SENSITIVE, shown_interval, verdicts
 
 CONTROL = "control"
 
@@ -90,7 +90,7 @@ def draw_rows(page: Page, rng: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def contradictions(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What of the printed rows contradicts itself, a line each."""
+    """Return the kind of contradiction of each printed row that contradicts itself."""
     by_model = {row["model"]: row for row in rows}
     found = []
     for one in verdicts(rows):
@@ -100,13 +100,13 @@ def contradictions(rows: Sequence[dict[str, Any]]) -> list[str]:
         p = row["p_adjusted"]
         if low is None or p is None:
             continue
-        names_control = "beyond the control on the same documents" in one.advice
+        names_control = "against the control on the same documents" in one.advice
         if (low > 0) != (p <= SIGNIFICANCE_LEVEL):
             found.append("interval and p")
-        elif low > 0 and "o evidence" in one.advice:
-            found.append("no evidence beside an effect")
-        elif low == 0 and one.word == "sensitive" and not names_control:
-            found.append("an effect beside an interval from 0 on")
+        elif low > 0 and one.label == NO_EFFECT:
+            found.append("no effect found, with an interval above 0")
+        elif low == 0 and one.label == SENSITIVE and not names_control:
+            found.append("an effect, with an interval that starts at 0")
     return found
 
 
@@ -121,25 +121,25 @@ def main() -> None:
         "",
         f"Written by `python studies/inference/statements.py --replicates {options.replicates}`.",
         "",
-        "| page | rows | rows that contradict themselves | sets with one | words |",
+        "| page | rows | rows that contradict themselves | sets with one | verdicts |",
         "|---|--:|--:|--:|---|",
     ]
     for page in PAGES:
         rng = np.random.default_rng([20260, *page.name.encode()])
         n_rows, found, n_sets = 0, [], 0
-        words: dict[str, int] = {}
+        labels: dict[str, int] = {}
         for _ in range(options.replicates):
             rows = draw_rows(page, rng)
             for one in verdicts(rows):
-                words[one.word] = words.get(one.word, 0) + (one.model != CONTROL)
+                labels[one.label] = labels.get(one.label, 0) + (one.model != CONTROL)
             mine = contradictions(rows)
             n_rows, n_sets, found = n_rows + len(rows), n_sets + bool(mine), found + mine
-        n_models = sum(words.values())
-        said = ", ".join(f"{word} {n / n_models:.2f}" for word, n in sorted(words.items()) if n)
+        n_models = sum(labels.values())
+        shares = ", ".join(f"{one} {n / n_models:.2f}" for one, n in sorted(labels.items()) if n)
         kinds = f" ({', '.join(sorted(set(found)))})" if found else ""
         lines.append(
             f"| {page.name} | {n_rows} | {len(found) / n_rows:.3f}{kinds} "
-            f"| {n_sets / options.replicates:.3f} | {said} |"
+            f"| {n_sets / options.replicates:.3f} | {shares} |"
         )
         print(lines[-1], flush=True)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Simulated benchmarks whose position effect is known.
 
-A document d has a score level m_d of its own, a query in bucket k of it an expected score
-``m_d r_k`` with ``r`` the profile (best bucket 1), so the PSI at equal documents is ``1 - min r``
-by construction. Scores are values of nDCG@10 with one positive: a miss, or one of ten ranks.
+Each document d has a score level m_d. A query in its bucket k has the expected score ``m_d r_k``,
+where ``r`` is the profile (best bucket 1), so the PSI at equal documents is ``1 - min r`` by
+construction. Scores are values of nDCG@10 with one positive: a miss, or one of ten ranks.
 """
 
 from __future__ import annotations
@@ -44,29 +44,30 @@ class World:
     psi, profile : float and str
         PSI at equal documents, and how the loss runs over buckets: linear, one_bad, middle.
     correlation : float
-        Of two queries of one document, for scores of 0 and 1.
+        Correlation of two queries of one document, for scores of 0 and 1.
     chunk : float
-        Of two neighbouring queries (two by two in order of position), beyond the document.
+        Correlation of two neighbouring queries (pairs in order of position), beyond the document's.
     length_effect : float
-        Mean score of the shortest document less that of the longest.
+        Mean score of the shortest document minus the mean score of the longest.
     length_steps : bool
-        Mean and place of the evidence change from one length quintile to the next, not inside.
+        Mean score and position of the evidence change from one length quintile to the next, not
+        inside.
     late_in_long : float
         One third a document only: how much likelier the last third is in the longest documents,
         from 0 to 1.
     clusters : int
         Clusters (articles, sites) of as many documents each; 0: none.
     cluster_slopes : float
-        A cluster has a slope over positions of its own, uniform between plus and minus this, as a
-        share of the score: 0 on average.
+        Each cluster has a slope over positions, uniform between plus and minus this, as a share of
+        the score: 0 on average.
     heavy_tailed : bool
         Few documents have most queries (1 + a Lomax variable of shape 1.5, at most a tenth of all;
         layouts of varying numbers), and levels are lognormal (sigma 1, at most 1): most documents
         are hard and a few easy, in place of `correlation`.
     last : int
-        Queries of the last bucket, if not as many as fall into it.
+        Number of queries of the last bucket, if it is fixed.
     hits : bool
-        Scores are 0 or 1, in place of those of nDCG@10.
+        Scores are 0 or 1 instead of values of nDCG@10.
     """
 
     layout: str = "squad"
@@ -104,7 +105,7 @@ class World:
 
 # name: (queries per document on average, buckets)
 LAYOUTS = {
-    "squad": (5, 6),  # starts at 0, 100, ... 500+ characters; long paragraphs alone reach the last
+    "squad": (5, 6),  # starts at 0, 100, ... 500+ characters; only long paragraphs reach the last
     "characters": (5, 20),  # the same in 20 buckets of 100: few documents hold the last ones
     "free-3": (6, 3),  # anywhere in the document
     "free-6": (6, 6),
@@ -119,7 +120,7 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class Queries:
-    """Who asks what of which document: arrays of shape (n_queries,), a document's in order."""
+    """The queries: arrays of shape (n_queries,), each document's queries in order of position."""
 
     documents: IntArray
     buckets: IntArray
@@ -174,7 +175,7 @@ def _edges_of_thirds(late: FloatArray) -> FloatArray:
 
 
 def _length_rank(world: World, length: FloatArray) -> FloatArray:
-    """Rank of the length in (0, 1); that of its quintile with `length_steps`."""
+    """Rank of the length in (0, 1); with `length_steps`, the rank of its quintile."""
     rank = (np.argsort(np.argsort(length)) + 0.5) / len(length)
     return (np.floor(QUINTILES * rank) + 0.5) / QUINTILES if world.length_steps else rank
 

@@ -1,18 +1,19 @@
-"""PosIR built at a part of its size: a source in the hub's layout, a config, and what it took.
+"""PosIR built at a part of its size: a source in the hub's layout, a config, and its cost.
 
     python build.py make DIR --scale 0.01      source and config.yaml of PosIR's shape, 1/100 of it
-    python build.py needs DIR DIR ...          what the jobs of finished runs took, and how it grows
+    python build.py needs DIR DIR ...          cost of the jobs of finished runs, and its growth
     python build.py asked CONFIG --like DIR DIR ... --work SCRATCH
-                                               what each rule asks for at CONFIG's size, beside that
+                                               each rule's request at CONFIG's size, and its need
 
-`make` writes 31 domains in English and Chinese, split by quality as IndustryCorpus2 is, of words
-put together at random in sentences, each with a name that no other has. The stand-in writes the
-queries and translates them; embedded rerankers filter; static vectors and BM25 are evaluated.
+`make` writes 31 domains in English and Chinese, split by quality like IndustryCorpus2. Sentences
+have random words, each with a name that no other has. The stand-in writes the queries and
+translates them; embedded rerankers filter; static vectors and BM25 are evaluated.
 
-`needs` reads what the jobs of each run said at their end. `asked` has Snakemake plan CONFIG over
-files of the size that they would have, empty but for that (sparse), so that what a rule asks for by
-the size of its inputs is known before they are there. A file's size is that of the same kind of
-table in the largest DIR, per document; a rule's need is a line through its largest jobs there.
+`needs` reads the memory and time that the jobs of each run reported. `asked` has Snakemake plan
+CONFIG over empty (sparse) files of the expected sizes, so that each rule's request, which depends
+on the size of its inputs, is known before the inputs exist. A file's size per document is the size
+of the same kind of table in the largest DIR; a rule's need is a line through its largest jobs
+there.
 """
 
 import argparse
@@ -163,7 +164,7 @@ def document(n_chars: int, pool: list[str] | None, rng: Random, names: Iterator[
 
 
 def name_of(number: int, letters: str | list[str]) -> str:
-    """Spell a number with letters, each number in its own way."""
+    """Spell a number with letters, each number differently."""
     found = ""
     while number or len(found) < 4:
         number, rest = divmod(number, len(letters))
@@ -173,29 +174,29 @@ def name_of(number: int, letters: str | list[str]) -> str:
 
 @cache
 def english_words() -> list[str]:
-    """List the words of Python's documentation, each once: sentences of them share few."""
+    """List the words of Python's documentation, each once, so that sentences share few words."""
     from psibench.sources.python_docs import read_python_docs
 
     documents = read_python_docs(min_words=60, max_words=700, seed=42, part="all").documents
     return sorted(set(re.findall(r"\b[a-z]{3,12}\b", " ".join(documents["text"]))))
 
 
-# What jobs took, and what they would take
+# Cost of jobs, and expected cost
 
 
 def needs(runs: list[Path]) -> pl.DataFrame:
-    """Fit by rule what a job takes to the documents it is about.
+    """Fit each rule's memory and seconds to the number of documents of a job.
 
-    A job holds one domain at a time or all of its own: its memory is fitted, by least squares
-    without negative parts, to 1, the documents of a domain and those of the job (a domain's, a
-    part's, a language's or all); its seconds to 1 and the latter.
+    A job holds one domain at a time or all its domains. Its memory is fitted, by non-negative least
+    squares, to 1, the documents of a domain and the documents of the job (a domain's, a part's, a
+    language's or all); its seconds to 1 and the documents of the job.
 
     Returns
     -------
     A row per rule: jobs, memory and seconds of the largest job in the smallest and in the largest
-    run of the same number of datasets (the fewest), the parts of the fit, and over the documents of
-    a domain in these two the exponents of memory (above that of a job that has read nothing) and of
-    all jobs' CPU seconds.
+    run with the fewest datasets, the coefficients of the fit, and the exponents of growth between
+    these two runs, over the documents of a domain, of memory (above the memory of a job that has
+    read nothing) and of all jobs' CPU seconds.
     """
     frames = []
     for run in runs:
@@ -253,7 +254,7 @@ def measured(path: Path) -> dict[str, float | None]:
 
 
 def log_ratio(large: dict[str, Any], small: dict[str, Any], column: str, start: float) -> float:
-    """Return log(large / small) of what is above a start."""
+    """Return log(large / small) of the amounts above a start value."""
     return float(np.log(max(1.0, large[column] - start) / max(1.0, small[column] - start)))
 
 
@@ -269,7 +270,7 @@ class Shape:
     def held(self, rule: str, outputs: list[str]) -> float:
         """Return how many documents the tables of a job are about, from their paths.
 
-        Of rules that read tables of results alone: how many rows these have, in datasets.
+        For rules that read only tables of results, the number of rows, in datasets.
         """
         if rule in OF_RESULTS:
             return self.domains * self.languages * self.models
@@ -288,7 +289,7 @@ class Shape:
 
 
 def kind(path: str) -> str:
-    """Say what a table is: its area or stage, and whether of English, Chinese or a translation."""
+    """Return a table's kind: its area or stage, and English, Chinese or a translation."""
     folders, (name, *ends) = path.split("/")[2:-1], Path(path).name.split(".")[:-1]
     found = LANGUAGE.search(path)
     language = found[0] if found else "all"
@@ -374,7 +375,7 @@ def dry_jobs(config: Path, work: Path) -> list[dict[str, Any]]:
 
 
 def list_jobs(out: Path, arguments: list[str]) -> None:
-    """Run snakemake dry and write its jobs; a process of its own, which does nothing else."""
+    """Write the jobs of a dry run of snakemake, in a separate process that does nothing else."""
     from snakemake.cli import main as snakemake
     from snakemake.dag import DAG
 
@@ -403,7 +404,7 @@ def list_jobs(out: Path, arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Do what is asked for."""
+    """Run the chosen command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(dest="what", required=True)
     making = commands.add_parser("make")

@@ -36,7 +36,7 @@ HEAD_DIES_AFTER_S = (240, 300)
 
 
 def slurm(*command: str) -> str:
-    """Run a SLURM command; what it refuses (a job that has just ended) is passed over."""
+    """Run a SLURM command; ignore a refusal (e.g. because the job has just ended)."""
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
 
 
@@ -121,7 +121,7 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
 
 
 def take_up(folder: Path) -> None:
-    """Do what docs/slurm.md says to do after the head died."""
+    """Recover from the death of the head as docs/slurm.md describes."""
     subprocess.run(["scancel", "--me"], cwd=folder, check=True)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(REPOSITORY / "Snakefile")]
     unlock = [*command, "--unlock", "--configfile", "config.yaml", "--", *TARGETS]
@@ -161,12 +161,12 @@ def rehearse(folder: Path, *, seed: int, limit_s: float) -> list[dict[str, objec
 
 
 def compare(folder: Path, undisturbed: Path) -> dict[str, object]:
-    """Compare every table of results/ row by row; those of what was used and when are left out."""
+    """Compare every table of results/ row by row, except tables of usage and times."""
     differ, n = [], 0
     for path in sorted((undisturbed / "results").rglob("*.parquet")):
         place = path.relative_to(undisturbed)
         if any(part in place.name for part in ("usage", "outcomes")):
-            continue  # a request that was under way when its job was killed is asked again
+            continue  # a request in progress when its job was killed is sent again
         n += 1
         other = folder / place
         if not other.exists():
@@ -187,7 +187,7 @@ def same(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
 
 def main() -> int:
-    """Do what is asked for; 1 if a table differs."""
+    """Inject the faults and compare; exit with 1 if a table differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--like", type=Path, required=True)

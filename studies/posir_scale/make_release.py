@@ -6,8 +6,8 @@ DIR/release has the published layout; DIR/runs/{model}/{query_lang}-{corpus_lang
 best documents of every query by each random model. Run snakemake in DIR with posir_scale.yaml.
 
 Numbers of queries, lengths in tokens and positions are like the published ones. Documents are not:
-a dataset has 400 of a few words each (PosIR: 55,900 of 1,300 tokens), so that all of it fits a
-laptop. Published spans and lengths belong to the documents as they would be, not to these words.
+a dataset has 400 documents of a few words (PosIR: 55,900 of 1,300 tokens), so that the release fits
+a laptop. Published spans and lengths belong to the documents as they would be, not to these words.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Measure the evaluation of a release of PosIR's full shape, in the folder that was made.
+"""Measure the evaluation of a release of PosIR's full shape, in its folder.
 
     python measure.py dag CONFIG        snakemake's dry run: seconds, peak memory, jobs by rule
     python measure.py scores CONFIG MODEL
                                         score and aggregate all pairs of a model: the same
 
-`scores` needs results/ up to the model's runs (`snakemake --until import_run`); what it computes
-goes to a temporary folder. Each measurement runs in a process of its own.
+`scores` needs results/ up to the model's runs (`snakemake --until import_run`); it writes to a
+temporary folder. Each measurement runs in a separate process.
 """
 
 import argparse
@@ -26,9 +26,9 @@ JOB = re.compile(r"^(\w+)\s+(\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Measured:
-    """A process that ran to its end: wall-clock and processor seconds, peak MiB, what it printed.
+    """A finished process: wall-clock and processor seconds, peak MiB, and its output.
 
-    Processor seconds are what to look at where others use the machine too.
+    On a shared machine, compare processor seconds.
     """
 
     seconds: float
@@ -38,7 +38,7 @@ class Measured:
 
 
 def main() -> None:
-    """Measure what is asked for and print it."""
+    """Run the chosen measurement and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("what", choices=["dag", "scores", "worker"])
     parser.add_argument("config", type=Path)
@@ -106,7 +106,7 @@ def scores_text(measured: Measured) -> str:
 
 
 def cost_text(measured: Measured) -> str:
-    """Say what a process took."""
+    """Return the time and memory of a process as text."""
     return (
         f"{measured.seconds:.1f} s, {measured.cpu_seconds:.1f} s of processor, "
         f"peak {measured.peak_mib:,.0f} MiB"

@@ -56,9 +56,9 @@ def draw_ranking(
 
     Parameters
     ----------
-    hit : how often the positive is among them when its evidence stands at the very beginning of a
-        short document.
-    decline : how much less often when it stands at the end of the longest one.
+    hit : share of queries with the positive among the ten if its evidence is at the very beginning
+        of a short document.
+    decline : decrease of this share if the evidence is at the end of the longest document.
     """
     n_queries = len(asked.query)
     others = draw_others(asked.positive, asked.n_documents, rng)
@@ -72,7 +72,7 @@ def draw_ranking(
 
 
 def draw_others(positive: np.ndarray, n_documents: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw ten distinct documents per query, none of them its positive."""
+    """Draw ten distinct documents per query, without its positive."""
     rest = n_documents - 1
     steps = np.array([step for step in range(1, rest) if gcd(step, rest) == 1])
     start = rng.integers(0, rest, (len(positive), 1))

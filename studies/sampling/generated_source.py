@@ -53,7 +53,7 @@ def generate(path: Path, *, n_bytes: int, seed: int) -> Generated:
 def _documents(
     n_bytes: int, seed: int, planted: list[tuple[str, str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield ids and texts; what is planted is added to the list."""
+    """Yield ids and texts; planted duplicates are also added to the list."""
     rng = np.random.default_rng(seed)
     choose = random.Random(seed)
     words = Words(rng)

@@ -29,7 +29,7 @@ TABLES = ("documents", "sampling", "dropped")
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the stage, in a process of its own.
+    """One run of the stage, in a separate process.
 
     Attributes
     ----------
@@ -71,14 +71,16 @@ def draw(source: Path, folder: Path, *, unit: str, n_documents: int) -> None:
         values={
             "lang": "eng-Latn",
             "domains": {"generated": own},
-            "store": str(folder / "store"),  # of its own: a second run would find the first one's
+            "store": str(
+                folder / "store"
+            ),  # a separate one: a second run would find the first run's
         },
     )
     run_sample(job)
 
 
 def run_apart(source: Path, folder: Path, *, unit: str, n_documents: int) -> Run:
-    """Run `draw` in a process of its own and measure it."""
+    """Run `draw` in a separate process and measure it."""
     folder.mkdir(parents=True)
     started = time.perf_counter()
     how = ["--unit", unit, "--documents", str(n_documents)]
@@ -100,9 +102,9 @@ def run_apart(source: Path, folder: Path, *, unit: str, n_documents: int) -> Run
 def repeats_left(planted: pl.DataFrame, folder: Path) -> tuple[int, int, int]:
     """Look for the planted duplicates in a sample.
 
-    Returns how many of them are in it beside what they repeat and as near as the sample's
-    threshold (none may be), how many are in it beside what they repeat and farther from it, and
-    how many the stage dropped because of them.
+    Returns three numbers: planted duplicates in the sample with the document that they repeat, at
+    the sample's threshold or nearer (must be 0); the same below the threshold; and the documents
+    that the stage dropped because of planted duplicates.
     """
     drawn = read_table(folder / "documents.parquet", DOCUMENTS).select("_id", "text")
     texts = dict(drawn.iter_rows())
@@ -123,7 +125,7 @@ def _n_dropped(planted: pl.DataFrame, folder: Path) -> int:
 
 
 def report(options: argparse.Namespace, made: Generated, runs: list[Run]) -> str:
-    """Write what was measured as Markdown."""
+    """Return the measurements as Markdown."""
     sampling = read_table(runs[0].folder / "sampling.parquet", SAMPLING)
     dropped = read_table(runs[0].folder / "dropped.parquet", ATTRITION)
     reasons = dropped.group_by("reason").len().sort("reason").iter_rows()
@@ -139,8 +141,11 @@ def report(options: argparse.Namespace, made: Generated, runs: list[Run]) -> str
         ),
         ("rows of the runs' three tables", "the same" if _same(runs) else "DIFFERENT"),
         ("dropped as duplicates", counts),
-        ("of these, planted", f"{from_planted}"),
-        ("planted ones left beside what they repeat", f"{near} at the threshold, {far} below it"),
+        ("planted among the dropped", f"{from_planted}"),
+        (
+            "planted ones left with the document that they repeat",
+            f"{near} at the threshold, {far} below it",
+        ),
     ]
     lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in head), ""]
     lines += ["| bin | in the source | wanted | drawn | duplicates |", "|---|--:|--:|--:|--:|"]

@@ -3,7 +3,7 @@
     python studies/xquad/check_rows.py --data data --results results/xquad [--rows 5]
 
 Left: worked out here, from the JSON files, in whole numbers, without psibench. Right: psibench's
-tables and its own functions. Prints both for each row; exits with 1 if any two differ.
+tables and functions. Prints both for each row; exits with 1 if any two differ.
 """
 
 import argparse
@@ -86,7 +86,7 @@ def count_characters(text: str) -> int:
 
 
 def read_tables(results: Path, language: str, chosen: list[str]) -> dict[str, Row]:
-    """Read the same rows from psibench's tables, bins by its own functions."""
+    """Read the same rows from psibench's tables, with bins from psibench's functions."""
     import polars as pl
 
     from psibench.metrics.buckets import assign, bucket_scheme

@@ -42,7 +42,7 @@ def test_only_texts_in_another_language_are_suspect(written, language):
 @pytest.mark.parametrize(
     "text",
     [
-        "iPhone 15 Pro Max",  # too short to tell
+        "iPhone 15 Pro Max",  # too short to decide
         "numpy.reshape(a, (2, 3)) np.ndarray[float64] x_1 = 3.14",  # code
         "https://example.org/some/long/path/to/english/words.html",
         "2024 1999 12.5 % 1,234",

@@ -101,7 +101,7 @@ def run_file(kind: str, score: str) -> str:
 
 
 def json_run(score: str) -> str:
-    """Lines whose last score is written as it stands."""
+    """Lines with the last score written unchanged."""
     return run_file("jsonl", "@").replace('"@"', score)
 
 
@@ -362,7 +362,7 @@ def documents(name: str, content: str | bytes) -> int:
     return check_source(name)
 
 
-# --- what is no plain file -------------------------------------------------------------------
+# --- folders, pipes and other paths that are not plain files ---------------------------------
 
 
 PLACES = {"a folder": Path.mkdir, "a pipe": os.mkfifo, "nothing": lambda path: None}
@@ -686,7 +686,7 @@ def full_disk():
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
     try:
         yield
-    finally:  # before pytest writes its own output
+    finally:  # before pytest writes its output
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 

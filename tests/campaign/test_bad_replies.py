@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 class Flood(ScriptedServer):
-    """Sends blanks, so many MiB of them, plain or packed; counts what was taken of them."""
+    """Sends some MiB of blanks, plain or compressed; counts the bytes that the client read."""
 
     def __init__(self, mib: int, *, packed: bool = False) -> None:
         super().__init__()

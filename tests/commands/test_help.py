@@ -42,7 +42,10 @@ def test_every_command_says_what_it_is_for(name, capsys):
         (["nope"], "COMMAND"),
         (["run", "--smal"], "unrecognized arguments: --smal"),
         (["prompts", "render", "x", "--row", "y", "--conf", "z"], "unrecognized arguments: --conf"),
-        (["plan", "--nope"], "usage: psibench plan [-h] [--config FILE"),  # what it takes
+        (
+            ["plan", "--nope"],
+            "usage: psibench plan [-h] [--config FILE",
+        ),  # the arguments that it takes
     ],
 )
 def test_unknown_commands_and_abbreviated_options_are_refused(given, said, capsys):

@@ -1,4 +1,4 @@
-"""`psibench init`: what it says of the texts that a config is written for."""
+"""`psibench init`: its lines about the texts of a new config."""
 
 from pathlib import Path
 

@@ -74,7 +74,10 @@ def test_the_first_scheme_leads_and_disagreeing_schemes_are_named(shown):
     rows += [psi_row("m", query_lang="deu-Latn", buckets="relative-20")]  # of another pair
     printed = shown(rows)
     assert re.search(r"m +0.500 +0.220 \[0.000, 0.270\] +0.400", printed)
-    assert re.search(r"bound[)]. Other bucket schemes disagree: squad p = 0.002. *\n", printed)
+    assert re.search(
+        r"Other bucket schemes [(]divisions into positions[)] disagree: squad p = 0.002. *\n",
+        printed,
+    )
     assert "relative" not in printed
 
 

@@ -1,4 +1,4 @@
-"""What is installed: extras, the lock file's pins of them, and conda environments of its pins."""
+"""Extras, their pins in the lock file, and conda environments with these pins."""
 
 import ast
 import re
@@ -47,7 +47,7 @@ def test_pip_resolves_the_pins_of_an_environment_with_each_other(tmp_path: Path)
     given = yaml.safe_load((REPOSITORY / "envs" / "gpu.yaml").read_text())
     wanted = tmp_path / "pins.txt"
     wanted.write_text("\n".join(given["dependencies"][2]["pip"]))
-    # Without an index: what is installed here has the metadata, and pip's resolver reads it.
+    # Without an index: pip's resolver reads the metadata of the packages installed here.
     resolve = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "-r", str(wanted)]
     done = subprocess.run(resolve, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

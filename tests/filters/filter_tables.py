@@ -49,7 +49,7 @@ def pair_scores(scores) -> pl.DataFrame:
 
 
 def candidates_frame(targets) -> pl.DataFrame:
-    """Make what the rules read of CANDIDATES, of {query: positions}."""
+    """Make the columns of CANDIDATES that the rules read, from {query: positions}."""
     schema = {"_id": pl.String, "positions": pl.List(pl.String)}
     return pl.DataFrame([list(targets), list(targets.values())], schema=schema, orient="col")
 
@@ -94,7 +94,7 @@ class Folder:
         return read_table(self.path(name), spec).drop(labels, strict=False)
 
     def judge(self, name, judged, column="grade", spec="grades") -> list[str]:
-        """Write what a judge says of the pairs ``{name}_pairs``, by their ids; list these."""
+        """Write a judge's values for the pairs ``{name}_pairs``, by their ids; return the paths."""
         pairs = self.read(f"{name}_pairs", "pairs")
         ids = pairs["_id"].to_list()
         kind = ALL_TABLES[spec].empty().schema[column]

@@ -48,7 +48,7 @@ GRADES = dict.fromkeys(("query_id", "doc_id", "judge"), pl.String) | {"grade": p
 
 
 def votes(scorers, pairs, values):
-    """Draw {(query, document, scorer): value}, all of them."""
+    """Draw a value for every (query, document, scorer)."""
     keys = [(*pair, scorer) for scorer in scorers for pair in pairs]
     return st.lists(values, min_size=len(keys), max_size=len(keys)).map(
         lambda drawn: dict(zip(keys, drawn, strict=True))
@@ -56,7 +56,7 @@ def votes(scorers, pairs, values):
 
 
 def score_in_turn(section, known) -> pl.DataFrame:
-    """Let one reranker after the other score what is wanted of it."""
+    """Let one reranker after the other score the pairs that the rule requests."""
     made = PAIR_SCORES.empty()
     for reranker in section.rerankers:
         wanted = wanted_pairs(section, recalled, made)
@@ -72,7 +72,7 @@ def grades_frame(known) -> pl.DataFrame:
 
 
 def grade_in_turn(section, decided, known) -> pl.DataFrame:
-    """Let one judge after the other grade what is wanted of it."""
+    """Let one judge after the other grade the pairs that the rule requests."""
     made = grades_frame({})
     for judge in section.judges:
         wanted = wanted_judgements(section, decided, made)

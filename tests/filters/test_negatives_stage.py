@@ -241,7 +241,8 @@ def test_removed_documents_also_remove_their_queries(tmp_path):
         ("q2", "d3", False, -0.5, "b"),
         ("q3", "d1", True, 0.25, "b"),
     ]
-    # Positives are scored before what is compared with them; d2 is above q1's under a already.
+    # Positives are scored before the documents compared with them; d2 is above q1's under a
+    # already.
     positives = [("q1", "d1"), ("q2", "d2"), ("q3", "d3")]
     first, second = (
         chain.read(f"scores-{name}", "pair_scores").select("query_id", "doc_id").rows()

@@ -12,7 +12,7 @@ IN_B, IN_M, IN_E = [0, 9], [15, 20], [25, 30]  # spans in the thirds of 30 chara
 
 
 def queries_of(*spans) -> pl.DataFrame:
-    """Make what is read of QUERIES: the target of each is the third that its span is in."""
+    """Make the columns of QUERIES that are read: each target is the third with its span."""
     return pl.DataFrame({"pos_char_span": spans}).with_columns(
         target_position=pl.lit(None, pl.String), pos_char_length=30
     )
@@ -91,7 +91,7 @@ def test_a_query_of_two_thirds_counts_at_its_single_tag():
     ledger = attrition_of(("agreement", "questions", M))
     rows = stage_rows(position_shift(flow, ledger, queries_of([0, 14])), "agreement")
     assert [rows[p]["n_entered"] for p in POSITIONS] == [0, 2, 0]
-    assert rows["all"]["p_value"] is None  # one position alone
+    assert rows["all"]["p_value"] is None  # only one position
 
 
 def test_stages_before_evidence_is_located_are_left_out():

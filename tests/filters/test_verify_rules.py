@@ -41,7 +41,7 @@ MARGINS_BY_HAND = [
     (["beginning"], (0.5, 0.5, 0.0), (0.0, 1.0, 0.0), (-1.0, "b", True, ""), NOT_FIRST),
     # Below the floor under a: b is not read, though its lead is smaller still.
     (["beginning"], (0.25, 0.5, 0.0), (0.0, 1.0, 0.0), (-0.25, "a", False, ""), NOT_FIRST),
-    # Two targets: the best of them against the third.
+    # Two targets: the better one against the third part.
     (["middle", "end"], (0.25, 0.0, 1.0), (0.0, 0.5, 0.25), (0.5, "b", True, ""), ""),
     ([], (1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (None, None, False, "no_target"), "no_target"),
     (["end"], (None, None, 1.0), (None, None, 1.0), (None, "a", False, EMPTY), EMPTY),
@@ -61,7 +61,7 @@ def test_the_margin_is_the_smallest_lead_and_equality_passes(targets, a, b, expe
 
 
 def reference(section, targets, scores):
-    """One query's decision, in plain Python; ``scores`` are those of the parts, by reranker."""
+    """One query's decision, in plain Python; ``scores`` has each reranker's scores of the parts."""
     parts = section.parts
     targets = targets if parts == POSITIONS else ["document"]
     if len(targets) in (0, len(parts)):

@@ -204,7 +204,8 @@ def test_agreement_then_balancing_are_two_stages(tmp_path):
 def test_a_chunk_with_two_tags_passes_by_either(tmp_path):
     positions = {"b1": ["beginning", "middle"], "e1": ["middle", "end"]}
     chain = fineweb(tmp_path, positions, balance=False)
-    # b1's best third is the beginning, one of its two; e1's best is the beginning, none of them.
+    # b1's best third is the beginning, one of its two targets; e1's best is the beginning, no
+    # target.
     one = fake("one", thirds({"b1": (1.0, 0.0, 0.5), "e1": (1.0, 0.0, 0.5)}))
     chain.run(one)
     assert chain.read("rows", "candidates")["_id"].to_list() == ["b1"]

@@ -9,7 +9,7 @@ from psibench.formats.checks import qrels_of_corpus
 ROWS = [
     ("q1", "d1", [0, 10], 100, 30, None, None, None, None, None),
     ("q2", None, [5, 9], 50, None, "end", "law", None, None, "page 3"),
-    # Known by class alone; two spans.
+    # Known only by class; two spans.
     ("q3", None, None, None, None, "mixed", None, ["beginning", "end"], None, None),
     ("q4", None, None, 40, None, None, None, None, [[0, 3], [20, 30]], None),
 ]

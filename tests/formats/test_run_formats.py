@@ -123,7 +123,7 @@ def test_unknown_formats_and_parts_are_refused(tmp_path, name, options, message)
 
 
 def test_comments_of_a_trec_run_are_ignored(tmp_path):
-    # MS MARCO's ids hold the sign, too: it is a comment at the start of a line alone.
+    # MS MARCO's ids contain the sign too: it is a comment only at the start of a line.
     (tmp_path / "a.trec").write_text("# tag\nq Q0 d#1 1 2.0 r\n#q Q0 d2 2 1.0 r\n")
     found = read_run(tmp_path / "a.trec").frame
     assert found.rows() == [("q", "d#1", 2.0)]

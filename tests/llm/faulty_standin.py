@@ -30,14 +30,14 @@ class Imperfections:
     (``huge_mb`` of reply).
 
     Every reply takes ``delay_s``. A 429 asks for ``retry_after_s``; with ``echo_key`` errors repeat
-    the Authorization header, as careless servers do. ``seed`` is of all draws: the n-th reply to
-    one and the same request has its own.
+    the Authorization header, as careless servers do. ``seed`` determines all draws: the n-th
+    reply to a request has a separate draw.
 
-    What goes wrong with requests goes wrong with the lines of a batch, which get 429, 500, status 0
-    and ``request_timeout`` for the faults of HTTP. A batch is in progress for ``batch_delay_s``
-    before its lines are answered, and expires after ``expire_after`` of them (0: not). A share
-    ``fail_batch`` of the batches fails, and those with which the prompt tokens of all in progress
-    would pass ``enqueued_tokens`` (0: no limit). A share ``batch_http_error`` of the calls is
+    Lines of a batch have the same faults as requests; for faults of HTTP they get 429, 500, status
+    0 and ``request_timeout``. A batch is in progress for ``batch_delay_s`` before its lines are
+    answered, and expires after ``expire_after`` lines (0: never). A share ``fail_batch`` of the
+    batches fails, and so does a batch with which the prompt tokens of all batches in progress would
+    exceed ``enqueued_tokens`` (0: no limit). A share ``batch_http_error`` of the calls is
     answered with 500; of a share ``create_reset`` of the creations the reply gets lost.
     """
 

@@ -93,7 +93,7 @@ def test_evidence_that_is_not_known_in_one_way_is_refused(span, several):
 
 
 SEVERAL = QUERIES.with_columns(
-    # q1: both thirds of [0, 34) and [90, 100); q2: both in the middle; q3: by class alone.
+    # q1: both thirds of [0, 34) and [90, 100); q2: both in the middle; q3: only by class.
     pos_char_span=pl.lit(None, pl.List(pl.Int64)),
     pos_char_spans=pl.Series([[[0, 34], [90, 100]], [[40, 44], [50, 66]], None]),
     target_position=pl.Series([None, None, "end"]),

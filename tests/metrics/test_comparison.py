@@ -132,8 +132,8 @@ def test_difference_of_means_has_documents_as_units():
 
 @pytest.mark.parametrize("n_worse", [0, 1, 3, 6, 20])
 def test_difference_of_means_is_not_certain_where_few_documents_differ(n_worse):
-    # Of 60 documents the first system finds all, the second misses a few: Clopper and Pearson's
-    # bound of these few of 60, and no more certain than that of none on the other side.
+    # The first system finds all of 60 documents, the second misses a few. The upper end is Clopper
+    # and Pearson's bound of the misses; the lower end is at least as far as with no misses.
     first, second = np.ones(60), (np.arange(60) >= n_worse).astype(float)
     found = mean_difference(first, second, np.arange(60), level=0.95)
     most = stats.beta.ppf(0.975, n_worse + 1, 60 - n_worse)

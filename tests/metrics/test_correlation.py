@@ -12,7 +12,7 @@ FEW_VALUES = st.integers(0, 5).map(lambda value: value / 7)  # so that ties are 
 @pytest.mark.parametrize(
     ("x", "y", "value", "p"),
     [
-        # Of the 6 orders of three values, the two monotone ones have a coefficient of +-1.
+        # Two of the 6 orders of three values are monotone and have a coefficient of +-1.
         pytest.param([1, 2, 3], [5, 6, 9], 1.0, 2 / 6, id="rising"),
         pytest.param([1, 2, 3], [9, 6, 5], -1.0, 2 / 6, id="falling"),
         pytest.param([1, 2, np.nan, 3], [5, 6, 0, 9], 1.0, 2 / 6, id="a missing score"),

@@ -63,7 +63,7 @@ def test_what_is_planned_with_is_found_about_as_often(control_mean):
     expected = 0.6 / (1 - psi / 2) * (1 - psi * buckets / 2)
     index = np.arange(1200)
 
-    def draw(means):  # a variance of .66 mean (1 - mean), as that of nDCG@10
+    def draw(means):  # variance .66 mean (1 - mean), like nDCG@10's
         weight = 1 / 0.66 - 1
         return rng.beta(means * weight, (1 - means) * weight)
 

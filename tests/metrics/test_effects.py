@@ -42,8 +42,8 @@ def test_truncation_is_not_told_where_it_cannot_be_told_apart(cut_of):
 
 
 def test_few_unlike_units_widen_the_interval_by_their_mean():
-    # 40 documents of two queries: four have the sum 1, so the mean 1/2, the others 0. Of the size
-    # 1/2 the share above 0 is 4 of 40, with Clopper and Pearson's bound 23.664 %.
+    # 40 documents of two queries: four have the sum 1, so the mean 1/2, the others 0. The
+    # share above 0 is 4 of 40, with Clopper and Pearson's bound 23.664 %, times the size 1/2.
     sums = np.array([1.0] * 4 + [0.0] * 36)
     found = clustered_effect(sums, np.full(40, 2.0), level=0.95, limit=1.0)
     assert found.value == pytest.approx(0.05)

@@ -392,7 +392,7 @@ def test_between_documents_has_the_covariance_of_all_exchanges():
 
 
 def test_buckets_are_tested_between_documents_with_enough_clusters():
-    # In the shortest documents, which alone hold the first bucket, everything is found.
+    # Only the shortest documents have queries in the first bucket; there, everything is found.
     rng = np.random.default_rng(2)
     buckets = np.r_[np.tile([0, 1], 30), rng.integers(1, 3, 240)]
     scores = np.r_[np.ones(60), rng.random(240) < 0.5]

@@ -43,7 +43,7 @@ def test_unpredictive_labels_leave_the_mean_of_graded_queries():
 
 
 def test_what_people_reject_is_out():
-    # 12 of 20 find, six of the ten graded; two of these six are no answers: (.6 - .2) / .8.
+    # 12 of 20 find, and 6 of the 10 graded; two of the 6 are no answers: (.6 - .2) / .8.
     machine = np.isin(ALONE, [*range(6), *range(14, 20)]).astype(float)
     human = np.where(FIRST & (ALONE > 1), machine, np.nan)
     value, low, high = corrected_mean(machine, human, FIRST, ALONE)
@@ -106,7 +106,7 @@ def test_corrected_means_take_clusters_for_units():
 
 
 def test_kappa():
-    # Both say yes to 4 of 10, no to 3: observed .7, by chance .6 * .5 + .4 * .5 = .5.
+    # Both answer yes to 4 of 10, no to 3: observed .7, by chance .6 * .5 + .4 * .5 = .5.
     left = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0], bool)
     right = np.array([1, 1, 1, 1, 0, 0, 1, 0, 0, 0], bool)
     assert cohen_kappa(left, right) == pytest.approx(0.4)

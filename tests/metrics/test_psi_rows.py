@@ -131,7 +131,7 @@ def test_harder_long_documents_are_not_called_position():
     assert row.test == "within"
     assert min(row.p_position, row.p_shape, row.p_trend) > 0.05
     assert row.psi_same_low == 0
-    assert row.psi > 0.3  # what is published
+    assert row.psi > 0.3  # the published value
     assert row.psi_low > 0.2
     assert row.p_confounded < 0.001
     assert "confounded" in row.flags

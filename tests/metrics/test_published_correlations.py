@@ -23,7 +23,7 @@ TABLE_2 = pl.read_csv(PUBLISHED / "posir_table2.csv")
 def averages() -> pl.DataFrame:
     """Language averages of tables 10 and 11, read as rows of a PSI table.
 
-    The figure of all lengths is the mean over queries; that of a length bucket the mean over
+    The value of all lengths is the mean over queries, the value of a length bucket the mean over
     bucket means.
     """
     tables = [pl.read_csv(PUBLISHED / f"posir_table{number}.csv") for number in (10, 11)]

@@ -1,4 +1,4 @@
-"""The GitHub action: its own step, run as a runner runs it."""
+"""The GitHub action: its step, run like on a runner."""
 
 import os
 import re

@@ -32,7 +32,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def site_packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment with the wheel, which finds all else where this Python has it."""
+    """Packages of an environment with the wheel, which finds other packages in this Python."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=False)
     (found,) = folder.glob("lib/python*/site-packages")
@@ -83,7 +83,7 @@ def test_a_config_of_ones_own_is_written_checked_and_planned(
     assert re.search(r"(?m)^summaries +1$", said)
     assert not (folder / "results").exists()
 
-    # The copy of the profile is the one that counts, and what is there is kept.
+    # The copy of the profile is used, and existing files are kept.
     profile = yaml.safe_load((folder / "slurm/config.yaml").read_text())
     (folder / "slurm/config.yaml").write_text(yaml.safe_dump(profile | {"executor": "no-such"}))
     refused = psibench("run", "--profile", "slurm", "--dry-run")

@@ -1,4 +1,4 @@
-"""Other projects' programs, which load what psibench writes: installed by `make peers` alone."""
+"""Other projects' programs, which load what psibench writes: installed only by `make peers`."""
 
 import os
 import sys
@@ -35,7 +35,7 @@ def peer() -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let `datasets` keep what it converts in a folder of this session."""
+    """Let `datasets` store converted files in a folder of this session."""
     folder = str(tmp_path_factory.mktemp("datasets-cache"))
     os.environ["HF_DATASETS_CACHE"] = folder
     if "datasets" in sys.modules:

@@ -1,7 +1,7 @@
 """The example retrievers, through each server's official client and each framework's package.
 
-Qdrant's client brings a search in memory of its own. There is no OpenSearch server on PyPI or in
-Debian: its client talks to a stand-in here, which checks what is asked and answers by shared words.
+Qdrant's client includes a search in memory. There is no OpenSearch server on PyPI or in Debian: its
+client talks to a stand-in here, which checks the requests and answers by shared words.
 """
 
 import json
@@ -69,7 +69,7 @@ def test_qdrant_scores_as_exact_cosines_do_and_fills_a_collection_that_lacks_tex
     assert found.psi["mean"][0] == pytest.approx(expected.psi["mean"][0], abs=0.02)
     names = {one.name for one in client.get_collections().collections}
     assert names == {f"two-languages-{LANGUAGES[1]}-{domain}" for domain in DOMAINS}
-    # A second time it finds the collections filled, and asks for vectors of queries alone.
+    # The second time the collections are filled, and only vectors of queries are requested.
     # One that a killed fill has left is filled anew: its 36 documents are encoded, too, and a
     # text for the dimensions.
     encoded = []

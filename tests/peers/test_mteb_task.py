@@ -44,7 +44,7 @@ def random_model(one_domain):
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.enable_truncation(30)  # half of a document: a position effect
     weights = np.random.default_rng(1).normal(size=(len(words) + 1, 64)).astype(np.float32)
-    weights[0] = 0  # of what is no word of a document
+    weights[0] = 0  # of tokens that are no word of a document
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)])
 
 

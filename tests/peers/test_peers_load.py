@@ -1,4 +1,4 @@
-"""What each peer's own loader reads of an export, and what its scorer says of a run on it."""
+"""Each peer's loader reads an export, and its scorer agrees on a run."""
 
 import polars as pl
 import pytest

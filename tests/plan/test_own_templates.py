@@ -21,7 +21,7 @@ def write(path, task, variables, response, body):
 
 
 def plan_of(folder, llm="mine", **changed):
-    """Plan a benchmark with three plain templates; ``changed`` replaces some of them."""
+    """Plan a benchmark with three plain templates; ``changed`` replaces some templates."""
     prompts = {
         task: write(folder / f"{task}.md", task, *parts)
         for task, parts in (PLAIN | changed).items()

@@ -16,7 +16,7 @@ from psibench.generate.sampling import sample_params
 from psibench.llm.prompts import load_prompt
 from psibench.plan import jobs, work
 from psibench.plan.config import load_config
-from psibench.plan.measured import Measured
+from psibench.plan.measured import MeasuredWork
 from psibench.plan.plan import make_plan
 from psibench.plan.requests import KEPT_SHARE, filtered, prompt_tokens
 from psibench.plan.texts import (
@@ -85,7 +85,7 @@ def plan_of(section=POSIR, **changes):
 
 
 def table_of(folder, section=POSIR, **changes):
-    return work_table(Measured(plan_of(section, **changes), folder / "results"))
+    return work_table(MeasuredWork(plan_of(section, **changes), folder / "results"))
 
 
 def rows_of(folder, section=POSIR, **changes):
@@ -266,7 +266,7 @@ def test_all_parts_and_rerankers_have_equal_portions(n_parts, folder):
     section = of_sample(POSIR, n_documents=20_000_000) | {"corpora": corpora, "source": None}
     section |= {"parts": n_parts, "false_negatives": POSIR["false_negatives"] | panel}
     plan = plan_of(section, encoding={"minutes_per_shard": 120})
-    first, second = work_table(Measured(plan, folder)).filter(stage="score_pairs").to_dicts()
+    first, second = work_table(MeasuredWork(plan, folder)).filter(stage="score_pairs").to_dicts()
     named = work.portions(plan, "mine", "eng-Latn", "false_negatives")
     assert first["jobs"] == second["jobs"] == n_parts * len(named) > n_parts
     assert named[-1] == f"/{len(named)}-of-{len(named)}"
@@ -343,7 +343,7 @@ COUNTED = {
 
 
 def test_most_estimates_of_the_default_are_within_the_uncertainty(folder):
-    table = work_table(Measured(make_plan(*load_config({})), folder / "results"))
+    table = work_table(MeasuredWork(make_plan(*load_config({})), folder / "results"))
     names, n_close = ("items", "tokens_in", "tokens_out"), 0
     for (stage, language), counted in COUNTED.items():
         (row,) = table.filter(stage=stage, language=language).to_dicts()

@@ -31,7 +31,7 @@ def test_curves_with_verdicts_come_first(small_page: str) -> None:
     )
     labels = [*["sensitive to position"] * 2, *["no effect found"] * 2, "not testable"]
     assert heads == list(zip(["cut", "alpha", "blind", "beta", "none"], labels, strict=True))
-    assert "Weakest at document ends" in first
+    assert "lowest for evidence at document ends" in first
     assert first.count("<img ") == 4  # of none there is no mean by bucket
     assert '<img alt="ndcg@10 by third of the passage: alpha sensitive to position" src=' in first
     assert "queries in at least two position buckets" in first
@@ -43,7 +43,7 @@ def test_the_page_names_disagreeing_schemes() -> None:
     rows = [psi_row("alpha", p_adjusted=0.3), psi_row("alpha", buckets="squad")]
     page = render_report(report_input(rows))
     verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
-    assert "Other bucket schemes disagree: squad p = 0.002." in verdicts
+    assert "Other bucket schemes (divisions into positions) disagree: squad p = 0.002." in verdicts
     assert "hard for the control</span>" not in verdicts  # no model is sensitive
 
 
@@ -77,7 +77,7 @@ def test_rows_without_a_curve_keep_their_verdicts() -> None:
     page = render_report(report_input([psi_row("alpha"), undefined_row("none")]))
     verdicts = page.split('id="verdicts"')[1].split('id="psi"')[0]
     assert "No bucket has a mean to draw." in verdicts
-    assert "Weakest at" in verdicts
+    assert "lowest for evidence at" in verdicts
 
 
 def test_what_is_undefined_simulated_or_unknown_is_said(small_page: str) -> None:

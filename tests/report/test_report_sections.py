@@ -53,7 +53,7 @@ def test_what_was_simulated_is_said_in_sentences() -> None:
 
 def test_statistics_lead_with_pooled_groups_and_split_off_buckets() -> None:
     found = {"n_queries": (2.0, 5.0), "bucket:end": (1.0, 3.0)}
-    # what the tables of domains need
+    # columns that the tables of domains need
     found |= dict.fromkeys(("passage_tokens_mean", "passage_tokens_max", "n_passages"), (1.0, 1.0))
     rows = [
         {"benchmark": "x", "statistic": name, "language": "eng-Latn", "domain": d, "value": value}

@@ -83,21 +83,30 @@ def test_rows_lead_to_this_label(
     assert only_verdict(*rows).label == label
 
 
-MIXED = "Positions differ mostly between documents, so position and document difficulty are mixed"
+MIXED = "Positions differ mostly between documents, so difficult documents may look like an effect"
 MISSED = "Control: its known loss of late evidence was not detected"
 
 
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "Weakest at document ends: try windows, fusion or a reranker"),
-        ({"worst_same": "100-200"}, "Weakest in bucket \u2068100-200\u2069: try windows"),
+        ({}, "Scores are lowest for evidence at document ends: try windows, fusion or a reranker"),
+        (
+            {"worst_same": "100-200"},
+            "Scores are lowest for evidence in bucket \u2068100-200\u2069: try windows",
+        ),
         (CUT, "30.0 % of the evidence is cut off: use shorter passages"),
-        (UNCLEAR, "Weakest at document ends; 30.0 % of the evidence is cut off: use"),
-        (ALIKE, f"No more than the control; the questions may be the cause. {MIXED}"),
+        (
+            UNCLEAR,
+            "Scores are lowest for evidence at document ends; 30.0 % of the evidence is cut off:",
+        ),
+        (
+            ALIKE,
+            f"no more than the control's; the questions may be the cause. {MIXED}",
+        ),
         (
             BETWEEN | {"p_adjusted": 0.9},
-            "Weakest at document ends (against the control on the same documents, p = 0.020): try",
+            "at document ends (against the control on the same documents, p = 0.020): try",
         ),
         (BETWEEN, f"(docs/mitigations.md). {MIXED}"),
         (
@@ -106,12 +115,12 @@ MISSED = "Control: its known loss of late evidence was not detected"
         ),
         (
             {"flags": "few_clusters", "n_clusters": 4, "p_adjusted": 0.2},
-            "This holds only for these 4 clusters.",
+            "This holds only for these 4 clusters (e.g. articles or sites).",
         ),
-        ({"control": None, "p_control_adjusted": None}, "add the position-blind control"),
+        ({"control": None, "p_control_adjusted": None}, "add a control that ignores position"),
         (
             {"p_control": 0.06, "p_control_adjusted": 0.06},
-            "No more than the control; the questions may be the cause.",
+            "Scores depend on position no more than the control's; the questions may be the cause.",
         ),
         (
             {"p_adjusted": 0.06, "p_position": 0.06},
@@ -119,7 +128,7 @@ MISSED = "Control: its known loss of late evidence was not detected"
         ),
         (
             {"p_adjusted": 0.06, "p_position": 0.06, "psi_same_high": None},
-            "No effect found; use more documents to bound PSI.",
+            "No effect found; use more documents to get an upper bound of PSI.",
         ),
         (TOO_FEW, "Needs 30 documents that can show an effect (has 20) to test position."),
         (
@@ -127,8 +136,8 @@ MISSED = "Control: its known loss of late evidence was not detected"
             "Needs 5 clusters that can show an effect to test position.",
         ),
         ({"p_adjusted": None, "flags": "x, no_lengths"}, "Needs document lengths"),
-        ({"p_adjusted": None, "flags": "at_ceiling"}, "Too easy to test"),
-        ({"flags": "position_blind"}, "Control: the questions vary with position"),
+        ({"p_adjusted": None, "flags": "at_ceiling"}, "Finds nearly everything"),
+        ({"flags": "position_blind"}, "Control: it ignores position, so the questions cause"),
         ({"flags": "position_blind", "p_adjusted": 0.4}, "No effect found"),
         ({"flags": "at_floor, position_blind"}, "Finds almost nothing"),
         (
@@ -161,9 +170,9 @@ def test_both_p_are_named_if_only_the_unadjusted_one_rejects() -> None:
     found = {one.model: one.advice for one in verdicts(rows)}
     assert found["a"] == (
         "No effect found (p = 0.030 before and 0.120 after adjusting for 4 models); use more "
-        "documents to bound PSI."
+        "documents to get an upper bound of PSI."
     )
-    assert "the control (p = 0.040 before and 0.200 after adjusting for 5 models);" in found["e"]
+    assert "the control's (p = 0.040 before and 0.200 after adjusting for 5 models);" in found["e"]
 
 
 def test_visible_evidence_is_named_if_the_verdict_uses_it() -> None:
@@ -171,7 +180,9 @@ def test_visible_evidence_is_named_if_the_verdict_uses_it() -> None:
     found = only_verdict(psi_row("a", **UNCLEAR, p_control_adjusted=0.3), visible(**unlike))
     assert found.label == SENSITIVE
     basis = "(evidence inside the input; against the control, p = 0.004)"
-    assert found.advice.startswith(f"Weakest in document middles {basis}: try windows")
+    assert found.advice.startswith(
+        f"Scores are lowest for evidence in document middles {basis}: try windows"
+    )
 
 
 def other(scheme: str, **changes: Any) -> dict[str, Any]:
@@ -184,7 +195,8 @@ def other(scheme: str, **changes: Any) -> dict[str, Any]:
         (
             0.09,
             [other("squad", p_adjusted=1e-5), other("relative-20", p_adjusted=0.01)],
-            "Other bucket schemes disagree: squad p < 0.001, relative-20 p = 0.010.",
+            "Other bucket schemes (divisions into positions) disagree: squad p < 0.001, "
+            "relative-20 p = 0.010.",
         ),
         (0.09, [other("squad", p_adjusted=0.6), other("b", p_adjusted=None)], ""),
         (0.09, [other("squad", evidence="visible"), other("squad", model="b")], ""),
@@ -192,12 +204,12 @@ def other(scheme: str, **changes: Any) -> dict[str, Any]:
         (
             None,
             [other("squad", p_adjusted=0.01)],
-            "Other bucket schemes disagree: squad p = 0.010.",
+            "Other bucket schemes (divisions into positions) disagree: squad p = 0.010.",
         ),
         (
             0.01,
             [other("squad", p_adjusted=0.6), other("relative-20")],
-            "Other bucket schemes disagree: squad p = 0.600.",
+            "Other bucket schemes (divisions into positions) disagree: squad p = 0.600.",
         ),
     ],
 )
@@ -240,7 +252,7 @@ def documented(header: str) -> set[str]:
 
 
 NEEDS = re.compile(r"Needs (.+?) to test position[.]")
-WEAKEST_CUT = re.compile(r"^Weakest [^.]*?; (?=… of the evidence)")
+LOWEST_CUT = re.compile(r"^Scores are lowest [^.]*?; (?=… of the evidence)")
 
 
 def normalised(sentence: str) -> str:
@@ -251,7 +263,7 @@ def normalised(sentence: str) -> str:
     sentence = re.sub(r"PSI is below \S+", "PSI is below …", sentence)
     sentence = re.sub(r"\d[\d.]* % of the evidence", "… of the evidence", sentence)
     sentence = re.sub(r"these \d+ clusters", "these … clusters", sentence)
-    return WEAKEST_CUT.sub("", NEEDS.sub("Needs … to test position.", sentence))
+    return LOWEST_CUT.sub("", NEEDS.sub("Needs … to test position.", sentence))
 
 
 def sentences(advice: str) -> list[str]:
@@ -264,7 +276,7 @@ def sentences(advice: str) -> list[str]:
 def test_a_verdict_mentions_a_material_cut(seen: float | None, mentioned: bool) -> None:
     # also sensitive on visible evidence: the advice is windows or a reranker
     advice = only_verdict(psi_row("a", seen=seen), visible()).advice
-    assert advice.startswith("Weakest at document ends: try windows")
+    assert advice.startswith("Scores are lowest for evidence at document ends: try windows")
     assert ("% of the evidence is cut off: use" in advice) == mentioned
 
 
@@ -319,7 +331,7 @@ def test_few_clusters_of_visible_evidence_are_named() -> None:
     ]  # fmt: skip
     (found,) = verdicts(rows)
     assert found.label == SENSITIVE
-    assert found.advice.endswith("This holds only for these 4 clusters.")
+    assert found.advice.endswith("This holds only for these 4 clusters (e.g. articles or sites).")
 
 
 def test_effects_come_first_and_rows_without_psi_last() -> None:

@@ -41,7 +41,7 @@ def test_documents_under_another_spelling_of_their_id_are_reported(in_qrels, in_
     "run",
     [
         [("q1", "0012"), ("q1", "12")],  # a corpus may have both
-        [("q2", "0012"), ("q1", "12")],  # the other query found it as it is
+        [("q2", "0012"), ("q1", "12")],  # the other query found it unchanged
         [("q2", "12"), ("q1", "7")],  # found by a query that it is not relevant for
         [("q1", "120"), ("q1", "012x")],
     ],

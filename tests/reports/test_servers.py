@@ -8,7 +8,7 @@ from embedding_standin import EmbeddingServer, EmbeddingStandIn
 
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.secrets import Secret
-from psibench.llm.answer import judge
+from psibench.llm.answer import classify_reply
 from psibench.llm.client import read_answer
 from psibench.llm.connection import TryFailedError
 from psibench.llm.embeddings import EmbeddingClient, read_vectors
@@ -47,7 +47,7 @@ def test_vectors_belong_to_the_text_of_their_index(numbers, expected):
     ("n_sent", "warns"),
     [
         (8102, True),  # cut unasked: the server counts the words that it read
-        (2 + 2, False),  # [CLS] and [SEP] may be left out of what is counted
+        (2 + 2, False),  # the count may exclude [CLS] and [SEP]
     ],
 )
 def test_a_server_that_undercounts_tokens_is_reported(tmp_path, caplog, n_sent, warns):
@@ -76,7 +76,7 @@ def judged(content, finish_reason, **message):
     """Judge the reply of a chat completion whose value is plain text, as of a translation."""
     choice = {"message": {"content": content} | message, "finish_reason": finish_reason}
     data = {"model": "m", "choices": [choice], "usage": None}
-    return judge(read_answer(data, "m", "text", "key", Secret("")), TEXT)
+    return classify_reply(read_answer(data, "m", "text", "key", Secret("")), TEXT)
 
 
 @pytest.mark.parametrize(

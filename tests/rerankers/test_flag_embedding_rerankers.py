@@ -1,4 +1,4 @@
-"""Scores of the ``flag`` backends are those of FlagEmbedding's own ``compute_score``."""
+"""Scores of the ``flag`` backends equal FlagEmbedding's ``compute_score``."""
 
 import numpy as np
 import pytest

@@ -82,8 +82,8 @@ def test_documents_are_read_and_empty_ones_left_out(lay_out, kind, streaming):
     assert counted == ["train:0", "train:2", "validation:0"]
 
 
-# Train has a, blank, c, and validation d. Of an odd number train gives one more; of four each is
-# asked for two, validation has one, and train makes up for it.
+# Train has a, blank, c, and validation d. Train gives one more of an odd number. With a limit of
+# four, each gives up to two; validation has only one, so train gives one more.
 @pytest.mark.parametrize(("most", "expected"), [(1, "a"), (3, "ad"), (4, "adc"), (9, "acd")])
 def test_a_limit_is_divided_among_the_files(lay_out, most, expected):
     name = lay_out(DOCUMENTS, ("key", "text"))

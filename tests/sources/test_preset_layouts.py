@@ -22,7 +22,7 @@ INDUSTRY = ("high/rank_00001", "high/rank_01017", "low/rank_00001", "middle/rank
 QUESTION = ("id", "title", "question", "context", "answers")
 PAIR = ("query", "document_1", "document_2")
 BIASES = ("brevity", "literal", "position", "repetition")
-# Columns; files, of those in the order of the hub's listing; configurations: splits and their files
+# Columns; files, in the order of the hub's listing; configurations: splits and their files
 LAYOUTS = {
     r"BAAI/IndustryCorpus2_\w+": (
         ("text", "lang", "quality_score", "_id"),
@@ -101,7 +101,7 @@ READ = {
 
 
 def hub_parts(node):
-    """Yield what in a config names datasets: evidence sections whole, other sources alone."""
+    """Yield the sections of a config that name datasets: whole evidence sections, else sources."""
     if isinstance(node, dict):
         if ("layout" in node and "source" in node) or node.get("kind") == "hub":
             yield node

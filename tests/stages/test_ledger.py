@@ -63,7 +63,7 @@ REFUSED = Dropped("generate", "questions", "d0-q1", "d0", "blank_question", "?",
 def test_the_ledger_has_all_steps_and_length_bins(tmp_path):
     domain = Domain(tmp_path)
     domain.step("documents", [SOURCE_ROW])
-    # Two steps in the wrong order; two units, one of them without losses.
+    # Two steps in the wrong order; two units, one without losses.
     domain.step("generate", [REFUSED], [Flow("chunks", 3, 3), Flow("questions", 2, 1)], place=2)
     domain.step("summarise", [BLANK], [Flow("documents", 2, 1)], place=1)
     dropped, flow, usage = domain.ledger()

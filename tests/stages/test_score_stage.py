@@ -193,6 +193,6 @@ def test_batches_do_not_split_ties(tmp_path, monkeypatch):
     run = write(tmp_path / "run.parquet", RUN, rows)
     judged = pl.DataFrame({"query-id": ["q", "q"], "corpus-id": ["d4", "d5"]})
     kept = scoring.judged_rows(run, [judged], ["ndcg-tie-averaged@2"])
-    # Ranks 2 to 4 are tied, and the first of them counts; rank 5 is too deep.
+    # Ranks 2 to 4 are tied, and rank 2 counts; rank 5 is too deep.
     assert kept.select("doc_id", "rank", "tied_from", "tied_to").rows() == [("d4", 4, 2, 4)]
     assert scoring.judged_rows(run, [judged], ["ndcg@2"]).is_empty()

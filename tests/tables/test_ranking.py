@@ -45,7 +45,7 @@ def test_trec_eval_reads_a_run_in_the_order_it_was_written(ids, scores):
     given_scores = dict(zip(ids, scores, strict=False))
     run = rank_documents(scored(*(("q", *pair) for pair in given_scores.items())))
     written = dict(run.select("doc_id", "score").rows())
-    # Asked for each document alone, its reciprocal rank is where trec_eval puts it.
+    # With one relevant document, the reciprocal rank shows where trec_eval ranks it.
     judged = pytrec_eval.RelevanceEvaluator({one: {one: 1} for one in ids}, {"recip_rank"})
     for read in (given_scores, written):
         found = judged.evaluate(dict.fromkeys(ids, read))

@@ -172,7 +172,7 @@ def test_a_job_goes_through_domains_and_its_tables_have_all_of_them(tmp_path):
         assert Path(table).exists()
 
     given = Given({"words": words, "plain": plain}, {"table": table})
-    given.params["domains"] = {"law": 1, "arts": 2}  # each domain has its own value
+    given.params["domains"] = {"law": 1, "arts": 2}  # each domain has a separate value
     given.wildcards["lang"] = "eng-Latn"
     call(declared(work), given)
     assert pl.read_parquet(table).rows() == [

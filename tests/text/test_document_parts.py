@@ -63,4 +63,4 @@ def test_parts_fit_and_join_to_the_same_text(text, most, count_tokens):
 def test_long_runs_take_linear_time(text):
     start = time.thread_time()  # of the processor: others on the machine do not count
     split_parts(f"a {text} c", max_tokens=1, count_tokens=count_whitespace_tokens)
-    assert time.thread_time() - start < 2  # some 3 ms; squares of it take minutes
+    assert time.thread_time() - start < 2  # about 3 ms; quadratic time would take minutes

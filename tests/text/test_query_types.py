@@ -17,7 +17,7 @@ ENGLISH = [
     ("", "CLAIM"),
 ]
 CHINESE = [
-    ("它被称为什么？", "WHAT"),  # what is it called, not why
+    ("它被称为什么？", "WHAT"),  # "What is it called?", not "Why?"
     ("為何海水是鹹的", "WHY"),
     ("有多少种鱼？", "HOW"),
     ("几乎没有鱼了吗？", "OTHERS"),  # almost, not how many

@@ -31,7 +31,7 @@ def slow_project(folder: Path) -> Project:
 
 
 def kill_while_encoding(project: Project, *, after_parts: int) -> int:
-    """Start a run and kill all of it after some parts are stored; return their number."""
+    """Start a run and kill its processes after some parts are stored; return their number."""
     parts = project.folder / "store" / "embeddings"
     process = subprocess.Popen(
         project.command("results/psi_table.csv"),

@@ -93,7 +93,7 @@ use rule on_cpu as statistics with:
         **needs(4000, 0.2, minutes=240),
     params:
         content=content("statistics", length_tokenizer),
-        places=lambda w: paths.places(plan, w.benchmark),
+        places=lambda w: paths.tables_by_language(plan, w.benchmark),
         schemes=leaf("buckets"),
         length_tokenizer=settings.length_tokenizer,
         stage=STAGES["statistics"],

@@ -16,7 +16,7 @@ use rule on_gpu as probe with:
         checkpoint=outside(model_files),
         tokenizer=outside(length_tokenizer),
         earlier=lambda w: ancient(
-            paths.encoded_before_probe(plan, w.benchmark, w.model, w.lang, w.probe)
+            paths.probe_encodings(plan, w.benchmark, w.model, w.lang, w.probe)
         ),
     output:
         rows="results/probes/{probe}/{benchmark}/{model}/{lang}.parquet",

@@ -13,7 +13,7 @@ from psibench.errors import InputError
 from psibench.plan.config import load_config
 
 if TYPE_CHECKING:
-    from psibench.plan.measured import Measured
+    from psibench.plan.measured import MeasuredWork
     from psibench.plan.plan import Plan
 
 NOTHING_PAID = "This config uses no language model and no embedding API."
@@ -32,13 +32,13 @@ def run(args: argparse.Namespace) -> None:
     """Print the requests to language models and embedding APIs, and their cost."""
     import polars as pl
 
-    from psibench.plan.measured import Measured
+    from psibench.plan.measured import MeasuredWork
     from psibench.plan.plan import make_plan
     from psibench.plan.work import summed, work_table
 
     config, models = load_config(read_given(args))
     plan = make_plan(config, models, missing=[])
-    measured = Measured(plan, RESULTS_FOLDER)
+    measured = MeasuredWork(plan, RESULTS_FOLDER)
     tasks = {task for planned in plan.benchmarks.values() for task in planned.tasks}
     apis = [model for model in plan.models if plan.is_api(model)]
     is_read = pl.col("by").is_in(apis) & (pl.col("stage") != "search")
@@ -108,7 +108,7 @@ def _payer(plan: "Plan", row: dict[str, Any]) -> Iterator[str]:
         yield f"{budget} {left:,.2f}{lack}"
 
 
-def _designs(measured: "Measured") -> Iterator[str]:
+def _designs(measured: "MeasuredWork") -> Iterator[str]:
     """Yield the smallest detectable PSI of each generated benchmark."""
     from psibench.generate.benchmarks import Posir
     from psibench.metrics.design import evenly_spread, smallest_psi_text

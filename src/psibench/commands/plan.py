@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the table of a config's work, with totals."""
     import polars as pl
 
-    from psibench.plan.measured import Measured
+    from psibench.plan.measured import MeasuredWork
     from psibench.plan.plan import make_plan
     from psibench.plan.work import long_jobs, summed, work_table
     from psibench.tables.atomic import atomic_path
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> None:
     refuse_unwritable("--csv", args.csv)
     config, models = load_config(read_given(args))
     plan = make_plan(config, models)
-    known = Measured(plan, RESULTS_FOLDER)
-    table = work_table(known)
+    work = MeasuredWork(plan, RESULTS_FOLDER)
+    table = work_table(work)
     if table.is_empty():
         print("This config has no work: nothing to compute and no requests.")
         return
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     total["items"] = None  # documents, requests and pairs cannot be added
     rows = [*summed(table, names).iter_rows(named=True), total]
     print_rows(rows, names, WORK_COLUMNS)
-    for line in (*long_jobs(known), *_notes(table, plan)):
+    for line in (*long_jobs(work), *_notes(table, plan)):
         print(line)
     if args.csv is not None:
         with atomic_path(args.csv) as temporary:

@@ -1,8 +1,10 @@
-"""What the filters share: parts of a document, targets, decisions with reasons, and the ledger.
+"""Code shared by the filters: parts of a document, targets, decisions with reasons, and the ledger.
 
-Rerankers and judges score one after another. The first one that an item fails under decides on it:
-later ones do not score the item, and scores they may have are ignored. Decisions are therefore the
-same whether everything was scored or only the necessary pairs.
+Rerankers and judges score one after another. The first one that rejects an item decides on it:
+later ones do not score the item, and any scores that they have are ignored. Decisions are therefore
+the same whether everything was scored or only the necessary pairs. The ledger is two tables:
+ATTRITION has each dropped item with its reason, FLOW the number of items that entered and left each
+step.
 """
 
 from collections import Counter
@@ -29,12 +31,12 @@ class FilterSection(Section):
     """
 
     flow_step: ClassVar[int]
-    """The filter's position among filters and in FLOW. It is fixed, whatever other filters a
-    benchmark has, so that removing a filter reruns only later steps."""
+    """Number of the filter's step in FLOW, which orders the filters. It does not depend on a
+    benchmark's other filters, so that removing a filter reruns only later steps."""
 
 
 PROPOSE, LOCATE = "propose_questions", "locate_span"
-"""PosIR's tasks: the first writes questions, the second locates their evidence."""
+"""PosIR's tasks: the first writes questions, the second locates their evidence (the span)."""
 
 SPAN_PARTS = ("document", "removed")
 PART_TEXT = "part of the document: beginning, middle, end, removed (without the span) or document"
@@ -116,8 +118,8 @@ def all_parts(queries: pl.DataFrame, parts: Sequence[str]) -> pl.DataFrame:
 def evidence_targets(candidates: pl.DataFrame) -> pl.DataFrame:
     """Return each candidate's ``query_id``, ``targets`` (target thirds) and known length bin.
 
-    The targets are all thirds of the chunk if the recipe lists them (under ``tagging: myopic`` a
-    chunk may have two), else the target position; an empty list if there is none.
+    The targets are all thirds with evidence if the recipe lists them (with ``tagging: myopic``
+    there may be two), else the target position; an empty list without a target position.
     """
     nothing = pl.lit([], dtype=pl.List(pl.String))
     if "positions" in candidates.columns:
@@ -174,10 +176,10 @@ def kept_items(items: pl.DataFrame, decisions: pl.DataFrame, key: str = "_id") -
 
 @dataclass(frozen=True)
 class FlowStep:
-    """Where FLOW counts a filter's items.
+    """The unit and the step number of a filter's rows in FLOW.
 
-    ``unit`` is the unit of its items in FLOW, ``step`` the filter's position there; the next rule
-    of the same stage has the next position.
+    ``unit`` names the items, e.g. queries. The filter's first rule has the number ``step``, each
+    further rule of the same unit the next number.
     """
 
     unit: str
@@ -205,7 +207,7 @@ class Filtered:
     Attributes
     ----------
     rules
-        Decisions of its rules, in order; rules of one unit have consecutive positions in FLOW.
+        Decisions of its rules, in order; rules of one unit have consecutive steps in FLOW.
     tables
         The filter's other tables, by output: the kept candidates, and further counts.
     """
@@ -242,7 +244,7 @@ def candidate_facts(candidates: pl.DataFrame, documents: pl.DataFrame) -> pl.Dat
     """Return ``_id, doc_id, target_position, char_length, length_bin`` of every candidate.
 
     A candidate with two targets (Myopic) has the position of the single-tag rule, as in the earlier
-    steps. Length and bin are those of its document; the bin is null if documents have none.
+    steps. Length and bin belong to its document; the bin is null if documents have none.
     """
     sizes = documents.select(
         doc_id="_id",

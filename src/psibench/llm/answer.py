@@ -94,7 +94,7 @@ class Outcome:
     is_rejected: bool = False
 
 
-def judge(
+def classify_reply(
     answer: Answer, response: ResponseSchema, limit: int | None = None
 ) -> tuple[Status, str, Any]:
     """Return status, reason and value of the outcome of a stored reply.

@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from psibench.errors import InputError
-from psibench.llm.answer import CONTEXT_FULL, REASKED, Answer, Outcome, Status, judge, writable
+from psibench.llm.answer import (
+    CONTEXT_FULL,
+    REASKED,
+    Answer,
+    Outcome,
+    Status,
+    classify_reply,
+    writable,
+)
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.connection import TryFailedError
@@ -43,9 +51,10 @@ class AskItem:
 class RequestChain:
     """The successive requests of items with the same first request: the first, then its re-asks.
 
-    ``request`` is the current one and ``key`` its key, which failed in batches ``n_tries`` times;
-    ``first_key`` is the key of the first. ``usage`` sums all recorded answers, ``n_replies`` counts
-    those received in this run, ``reask_reasons`` are the reasons of the earlier unusable ones.
+    ``request`` is the current request, ``key`` its key and ``n_tries`` its failures in batches
+    (`psibench.llm.batch`); ``first_key`` is the key of the first request. ``usage`` sums all
+    recorded answers, ``n_replies`` counts the answers received in this run, ``reask_reasons`` has
+    the reasons of the earlier unusable answers.
     """
 
     item_ids: list[str]
@@ -63,14 +72,14 @@ class RequestChain:
         self.key = self.first_key = self.request.key
 
     def record(self, answer: Answer) -> Outcome | None:
-        """Judge an answer to the current request; return the item's outcome, or None to ask again.
+        """Record an answer to the current request; return the outcome, or None to ask again.
 
-        With None, the current request becomes the next sample. Asking again does not help after an
-        answer that the context window cut off.
+        With None, the current request becomes the request of the next sample. An answer that the
+        context window cut off is final, because another sample would be cut off too.
         """
         self.usage += answer.usage
         limit = self.request.sampling.max_output_tokens
-        status, reason, value = judge(answer, self.request.response, limit)
+        status, reason, value = classify_reply(answer, self.request.response, limit)
         is_final = status not in REASKED or reason == CONTEXT_FULL
         if is_final or self.n_reasks >= self.max_reasks:
             text, model = writable(answer.text or answer.refusal or ""), writable(answer.model)
@@ -115,6 +124,8 @@ class RequestChain:
 
 class OutcomeSink:
     """Counts items, outcomes by status and replies, and passes each outcome to ``on_outcome``.
+
+    Also decides when to give up, because it has the counts (`should_give_up`).
 
     ``n_from_store`` counts the items whose outcome was stored, ``n_replies`` the replies received,
     ``n_consecutive_failures`` the requests without a usable reply since the last reply.
@@ -180,7 +191,7 @@ class OutcomeSink:
         """Return whether ``most`` requests failed in a row.
 
         If the server has answered any request of the job, in this run or before, rejected requests
-        do not count, because they show nothing about the server.
+        are removed from the count, because they show nothing about the server.
         """
         if self.n_consecutive_failures >= most and self._n_rejected and self._has_answer():
             self.n_consecutive_failures -= self._n_rejected

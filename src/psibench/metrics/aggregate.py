@@ -23,7 +23,7 @@ from psibench.metrics.buckets import (
 from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference_columns
 from psibench.metrics.constants import LEAST_INFORMATION
 from psibench.metrics.inference import BoolArray, FloatArray, IntArray, renumbered, units_of
-from psibench.metrics.psi import RowData, effect_figures, estimate_row
+from psibench.metrics.psi import RowData, effect_columns, estimate_row
 from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 from psibench.tables.spec import ALL
@@ -485,7 +485,7 @@ def _compared(
             "psi_same": mine["psi_same_corrected"],
             "other_psi_same": theirs["psi_same_corrected"] if is_known else None,
         }
-        row |= effect_figures("difference", means) | psis
+        row |= effect_columns("difference", means) | psis
         if view == "all" and relation != "control":
             row |= _gains(first, second, metric, queries, known, level)
         rows.append(dict.fromkeys(COMPARISONS.column_names) | row)
@@ -509,13 +509,13 @@ def _gains(
     if first.seen is None or second.seen is None or "whole" not in second.views:
         return {}
     cut, whole = known & first.seen & ~second.seen, known & second.views["whole"]
-    figures: dict[str, Any] = {"n_cut": int(cut.sum())}
+    columns: dict[str, Any] = {"n_cut": int(cut.sum())}
     for name, chosen in (("cut_gain", cut), ("uncut_gain", whole)):
         a, b = (model.scores[metric][chosen] for model in (first, second))
         units = queries.units(chosen)
         gain = mean_difference(a, b, queries.documents[chosen], level=level, units=units)
-        figures |= effect_figures(name, gain)
-    return figures
+        columns |= effect_columns(name, gain)
+    return columns
 
 
 def table_frame(rows: Iterable[dict[str, Any]], spec: TableSpec) -> pl.DataFrame:

@@ -38,7 +38,7 @@ from psibench.metrics.inference import (
     renumbered,
     units_of,
 )
-from psibench.metrics.psi import bucket_figures, wilson_ends
+from psibench.metrics.psi import bucket_columns, wilson_ends
 from psibench.metrics.query_scores import cluster_numbers, document_numbers, unit_numbers
 from psibench.tables.schemas import CORRECTED_SCORES, LABEL_AGREEMENT
 from psibench.tables.spec import ALL
@@ -136,15 +136,15 @@ def _agreement(
     )
     is_empty = not len(table.buckets)
     profile = None if is_empty else raw_profile(table)
-    figures = bucket_figures(table, profile, None, n_buckets, 0.95)
+    found = bucket_columns(table, profile, None, n_buckets, 0.95)
     p = None if is_empty else equal_means(table).p_trend
     columns = {
-        "n_pairs": figures["n_queries"],
+        "n_pairs": found["n_queries"],
         "n_relevant": count(machine),
         "n_human_relevant": count(human),
-        "agreement": figures["mean"],
-        "agreement_low": figures["low"],
-        "agreement_high": figures["high"],
+        "agreement": found["mean"],
+        "agreement_low": found["low"],
+        "agreement_high": found["high"],
     }
     return [
         dict(zip(columns, (value.item() for value in values), strict=True), p_position=p)

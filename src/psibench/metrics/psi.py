@@ -1,14 +1,16 @@
 """The Position Sensitivity Index (PSI) of bucket means, its interval, and rows of the PSI table.
 
-The plain PSI follows the papers' definition. `estimate_row` computes a row of the table from one
-model's queries: the published PSI, the PSI at equal documents, tests and warnings.
+The plain PSI, "published PSI" in tables, follows the papers' definition. It mixes position with
+document difficulty, because early and late evidence come from different documents. The PSI at equal
+documents estimates the PSI if every document had queries in every bucket. `estimate_row` computes a
+row of the table from one model's queries: both PSIs, tests and warnings.
 
 An interval of a PSI
 
-- starts at 0 if its test does not reject or is missing. This is the test of position for the PSI at
-  equal documents, and for the plain PSI if documents are compared with each other; otherwise the
-  plain PSI uses `equal_means`. If the test rejects, the interval starts at the PSI of the
-  deviations minus the part that may be chance (`lower_end`).
+- starts at 0 if its test does not reject or is missing. The PSI at equal documents uses the test of
+  position. The plain PSI uses it too if it compares documents with each other, else `equal_means`.
+  If the test rejects, the part of the deviations that may be chance is subtracted, and the interval
+  starts at the PSI of the rest (`lower_end`).
 - ends at the largest of three values: the largest PSI for which an observed PSI this small is not
   rare (`invert_psi`); with clusters, the PSI of the enlarged slope and bend (`upper_end`); and the
   PSI if the lowest bucket (`_least_mean`) and uncertain buckets (`_least_means`) have their lower
@@ -143,18 +145,18 @@ def lower_end(
     tried = [(slope_and_bend(n_buckets), test.slope_bend_test, alpha, True)]
     tried += [(each[:, [k]], tested, alpha_of_each, False) for k, tested in test.buckets.items()]
     rejected = [
-        (directions, share, is_of_all)
-        for directions, tested, size, is_of_all in tried
+        (directions, share, uses_all_buckets)
+        for directions, tested, size, uses_all_buckets in tried
         if tested is not None and (share := tested.least_share(size, alpha=alpha)) > 0
     ]
     centre, *fitted = _fit_deviations(profile, *(directions for directions, _, _ in rejected))
     least, most = bounds if bounds is not None else np.full((2, n_buckets), np.nan)
     known = np.isnan(least)
     ends = []
-    for (_, share, is_of_all), deviations in zip(rejected, fitted, strict=True):
+    for (_, share, uses_all_buckets), deviations in zip(rejected, fitted, strict=True):
         left = (centre + share * deviations)[:, None]
         end = float(psi_of_columns(left)[0])
-        if is_of_all and not known.all() and known.sum() > 1:
+        if uses_all_buckets and not known.all() and known.sum() > 1:
             means = profile.means[known]
             pairs = [(np.nanmin(most), means.max()), (means.min(), np.nanmax(least))]
             shown = [1 - worst / max(best, ROUNDING) for worst, best in pairs]
@@ -353,22 +355,23 @@ class RowData:
     scores : float64 array of shape (n_queries,)
         Score per query, finite and >= 0.
     documents : int64 array of shape (n_queries,)
-        Number of the query's positive document.
+        Index of the query's positive document.
     lengths : float64 array of shape (n_queries,)
         Length of the document, characters; NaN if unknown, which rules out a comparison between
         documents.
     positions : float64 array of shape (n_queries,)
-        Sort key of a document's queries: the middle of the evidence in characters; for evidence
-        known by class, the middle of its third (a share of the length if that is unknown).
+        Sort key of a document's queries: the middle of the evidence in characters. If only the
+        third with the evidence is known, the middle of that third, as a share of the document if
+        its length is unknown.
     seen : bool array of shape (n_queries,), or None
         Whether the evidence is completely inside the model's input; None if unknown.
     located : bool array of shape (n_queries,), or None
-        Whether the position of the evidence is known; None: for all. Other queries do not count in
-        the share of seen evidence.
+        Whether the position of the evidence is known; None if it is known for all queries. Other
+        queries do not count in the share of seen evidence.
     control : float64 array of shape (n_queries,), or None
         Scores of the position-blind control on the same queries.
     clusters : int64 array of shape (n_queries,), or None
-        Number of the document's cluster (e.g. an article or a site). With `FEWEST_CLUSTERS` or
+        Index of the document's cluster (e.g. an article or a site). With `FEWEST_CLUSTERS` or
         more, clusters are the independent units of tests and intervals, instead of documents.
     """
 
@@ -408,7 +411,7 @@ def estimate_row(
 
     Returns
     -------
-    figures : dict
+    columns : dict
         Columns of PSI_TABLE by name (`psibench.tables.schemas` describes them); missing values are
         None, never 0. ``best_bucket``, ``worst_bucket``, ``best_same`` and ``worst_same`` are
         bucket indices.
@@ -443,40 +446,49 @@ def estimate_row(
         same = None
     is_within = info.slope_bend >= LEAST_INFORMATION
     scores, lengths = row.scores[queries], row.lengths[queries]
-    placed = (row.documents[queries], buckets)
-    of_placed = None if units is None else units[queries]
+    document_of_each, unit_of_each = (
+        row.documents[queries],
+        None if units is None else units[queries],
+    )
     if is_within:
         test = within_documents(table)
     else:
         positions = row.positions[queries]
-        test = between_documents(scores, *placed, lengths, positions, units=of_placed)
-    of_plain = test
+        test = between_documents(
+            scores, document_of_each, buckets, lengths, positions, units=unit_of_each
+        )
+    plain_test = test
     if raw and (is_within or test.p is None):
-        of_plain = equal_means(table)
-    plain = _psi(table, raw, of_plain, level)
+        plain_test = equal_means(table)
+    plain = _psi(table, raw, plain_test, level)
     has_psi = plain["psi"] is not None
     equal = _psi(table, same, test, level, names=SAME_COLUMNS)
-    ends_held = {0, n_buckets - 1} <= set(table.buckets.tolist())
-    of_ends = (same if is_within else raw) if ends_held else None
-    drop, drop_low, drop_high = _drop(table, of_ends, level)
+    has_both_ends = {0, n_buckets - 1} <= set(table.buckets.tolist())
+    drop_profile = (same if is_within else raw) if has_both_ends else None
+    drop, drop_low, drop_high = _drop(table, drop_profile, level)
     noise = noise_of_independent_queries(table) if has_psi else None
-    unlike = ProfileComparison(None, None, None)
+    against_control = ProfileComparison(None, None, None)
     if row.control is not None:
-        who = (row.documents, queries, buckets, row.lengths, row.positions)
-        unlike = compare_profiles(row.scores, row.control, *who, within=is_within, units=units)
-    cut = share_seen = None
+        where = (row.documents, queries, buckets, row.lengths, row.positions)
+        against_control = compare_profiles(
+            row.scores, row.control, *where, within=is_within, units=units
+        )
+    truncation = share_seen = None
     if row.seen is not None:
-        cut = truncation_effect(scores, *placed, ~row.seen[queries], level=level, units=of_placed)
+        is_cut = ~row.seen[queries]
+        truncation = truncation_effect(
+            scores, document_of_each, buckets, is_cut, level=level, units=unit_of_each
+        )
         seen = row.seen if row.located is None else row.seen[row.located]
         share_seen = float(seen.mean()) if len(seen) else None
     p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
     no_lengths = bool(np.isnan(lengths).any())
     n_clusters = None
     if row.clusters is not None:
-        held = len(np.unique(row.clusters[queries]))
-        n_clusters = held if held < len(table.counts) else None
+        n_found = len(np.unique(row.clusters[queries]))
+        n_clusters = n_found if n_found < len(table.counts) else None
     few_clusters = n_clusters is not None and units is None
-    figures = {
+    columns = {
         "n_buckets": len(table.buckets),
         "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
         "mean_of_buckets": float(raw.means.mean()) if raw else None,
@@ -490,16 +502,16 @@ def estimate_row(
         "p_shape": test.p_shape,
         "p_bucket": test.p_bucket,
         "p_trend": test.p_trend,
-        "p_control": unlike.p,
-        "p_control_hit": unlike.p_hit,
-        "p_control_miss": unlike.p_miss,
+        "p_control": against_control.p,
+        "p_control_hit": against_control.p_hit,
+        "p_control_miss": against_control.p_miss,
         "seen": share_seen,
-        **effect_figures("truncation", cut),
+        **effect_columns("truncation", truncation),
         "n_documents": len(table.counts),
         "n_effective_documents": effective_documents(table),
         "n_informative_documents": test.n_documents,
         "n_clusters": n_clusters,
-        "intra_document_correlation": intra_document_correlation(scores, *placed),
+        "intra_document_correlation": intra_document_correlation(scores, document_of_each, buckets),
         "length_imbalance": length_imbalance(lengths, buckets),
         "info_min": info.least,
         "info_shape": info.slope_bend,
@@ -510,11 +522,11 @@ def estimate_row(
             table, test, is_within, p_confounded, min_bucket_size, no_lengths, few_clusters
         ),
     }
-    return figures, bucket_figures(table, raw, same, n_buckets, level)
+    return columns, bucket_columns(table, raw, same, n_buckets, level)
 
 
-def effect_figures(name: str, effect: Effect | None) -> dict[str, float | None]:
-    """Return an effect as columns NAME, NAME_low, NAME_high and p_NAME; null without an effect."""
+def effect_columns(name: str, effect: Effect | None) -> dict[str, float | None]:
+    """Return an effect as columns NAME, NAME_low, NAME_high and p_NAME; None without an effect."""
     columns = (name, f"{name}_low", f"{name}_high", f"p_{name}")
     found = (None,) * 4 if effect is None else (effect.value, effect.low, effect.high, effect.p)
     return dict(zip(columns, found, strict=True))
@@ -696,19 +708,19 @@ def _student(n_units: FloatArray, level: float) -> FloatArray:
     return np.asarray(t.ppf((1 + level) / 2, np.maximum(n_units - 1, 1)))
 
 
-def bucket_figures(
+def bucket_columns(
     table: DocumentTable, raw: Profile | None, same: Profile | None, n_buckets: int, level: float
 ) -> dict[str, np.ndarray]:
-    """Return means and intervals of all buckets of the scheme, see `estimate_row`."""
-    found: dict[str, np.ndarray] = {"n_queries": np.zeros(n_buckets, dtype=np.int64)}
-    found["n_queries"][table.buckets] = table.bucket_sizes
+    """Return means and intervals of all buckets of the scheme, as `estimate_row` describes."""
+    columns: dict[str, np.ndarray] = {"n_queries": np.zeros(n_buckets, dtype=np.int64)}
+    columns["n_queries"][table.buckets] = table.bucket_sizes
     for prefix, profile in (("", raw), ("same_", same)):
         mean, low, high = (np.full(n_buckets, np.nan) for _ in range(3))
         if profile is not None:
             mean[table.buckets] = profile.means
             low[table.buckets], high[table.buckets] = _score_intervals(table, profile, level)
-        found |= {f"{prefix}mean": mean, f"{prefix}low": low, f"{prefix}high": high}
-    return found
+        columns |= {f"{prefix}mean": mean, f"{prefix}low": low, f"{prefix}high": high}
+    return columns
 
 
 def _score_intervals(
@@ -719,8 +731,9 @@ def _score_intervals(
     m is the smoothed mean (like Korn and Graubard, Survey Methodology 24, 1998, for shares), and
     the quantile is Student's t for the units in the bucket. With few units, or rare hits or misses,
     a symmetric interval would be far too short (`studies/inference`). Both ends are widened to the
-    Clopper-Pearson bound for n identical documents, also with clusters, because their documents
-    miss separately (12 identical clusters would take .26 of each mean).
+    Clopper-Pearson bound for n identical documents. With clusters, n counts documents too, because
+    the documents of a cluster miss separately; for 12 identical clusters, a bound for 12 units
+    would be 26 % below each mean.
     """
     limit, holding = table.score_limit, table.holding
     means = np.minimum(profile.means, limit)

@@ -17,7 +17,7 @@ from psibench.generate.recipes import CANDIDATE_UNITS
 from psibench.generate.sampling import is_current
 from psibench.plan.sources import local_texts
 from psibench.plan.texts import Texts, tokens_per_unit
-from psibench.plan.work import Planned, Used
+from psibench.plan.work import ExpectedWork, Used
 from psibench.tables.columns import read_columns
 from psibench.tables.domains import OfDomain
 from psibench.tables.schemas import CORPUS, QUERIES
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NOT_A_TABLE = (pl.exceptions.ColumnNotFoundError, pl.exceptions.ComputeError)
 
 
-class Measured(Planned):
+class MeasuredWork(ExpectedWork):
     """Counts from the tables of earlier runs; the number of jobs still depends on the config only.
 
     Parameters
@@ -48,7 +48,7 @@ class Measured(Planned):
 
     # Texts
 
-    def find_asked_for(self, name: str, language: str) -> Texts | None:
+    def find_texts_before_filters(self, name: str, language: str) -> Texts | None:
         """Return the texts before any filter, from local files, else from the config."""
         planned = self.plan.named[name]
         if language in planned.native:
@@ -56,7 +56,7 @@ class Measured(Planned):
             local = local_texts(planned, language, length_tokenizer=tokenizer)
             if local is not None:
                 return local
-        return super().find_asked_for(name, language)
+        return super().find_texts_before_filters(name, language)
 
     def _is_of_sample(self, name: str, language: str) -> bool:
         """Return False if a run sampled other documents than the config would sample now."""
@@ -77,7 +77,7 @@ class Measured(Planned):
                     return False
         return True
 
-    def read_tables(self, name: str, language: str) -> Texts | None:
+    def find_texts_in_tables(self, name: str, language: str) -> Texts | None:
         """Count the texts in a benchmark's or view's tables; a view may use its benchmark's tables.
 
         None without tables, or if they belong to another sample than the config's.
@@ -105,7 +105,7 @@ class Measured(Planned):
 
     # Shares that filters keep, usage of tasks, encodings
 
-    def kept(self, name: str, language: str, step: str) -> float | None:
+    def kept_share(self, name: str, language: str, step: str) -> float | None:
         """Return the share of candidates that a step kept in a run; None before one."""
         planned = self.plan.benchmarks[name]
         paths = [

@@ -33,7 +33,7 @@ from psibench.probes.settings import OF_QUERIES, SEARCHING
 from psibench.tables.slices import Slice
 
 SCORE_FOLDERS = {"verify": "scores", "false_negatives": "pair_scores"}
-"""Folder of the rerankers' scores for each filter, by the filter's key in a section."""
+"""Folder of the rerankers' scores, by the filter's key in a benchmark's section."""
 BENCHMARK_TABLES = ("corpus", "queries", "qrels")
 NEVER_MATCHES = r"(?!)none"
 """A pattern that matches nothing, not even the empty string."""
@@ -135,7 +135,7 @@ def language_tables(
     return [path for lang in languages for path in planned.tables(lang, table)]
 
 
-def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
+def tables_by_language(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
     """List a benchmark's languages in order, with their domains and tables.
 
     Each item has the keys ``lang``, ``domains``, ``corpora``, ``queries`` and ``qrels``.
@@ -152,12 +152,12 @@ def places(plan: Plan, benchmark: str) -> list[dict[str, Any]]:
 
 
 def built(plan: Plan, benchmark: str, lang: str, part: str = "", *, table: str) -> list[str]:
-    """List the files of an intermediate table of a benchmark, for one part of a language."""
+    """List the files of a table in the folder build of a benchmark, for one part of a language."""
     return plan.named[benchmark].built(lang, part, table)
 
 
 def built_of_all(plan: Plan, benchmark: str, lang: str, *, table: str) -> list[str]:
-    """List the files of an intermediate table of a benchmark, for all parts of a language."""
+    """List the files of a table in the folder build of a benchmark, for all parts of a language."""
     planned = plan.named[benchmark]
     return [path for part in planned.parts[lang] for path in planned.built(lang, part, table)]
 
@@ -226,7 +226,8 @@ def external_run_files(
 def held_out(plan: Plan, training: str, *, table: str) -> list[str]:
     """List the corpora (or qrels) on which the models of a training are evaluated or probed.
 
-    The training excludes their texts. ``table`` is corpus or qrels, in the language of the pool.
+    The training excludes the texts of these tables. ``table`` is corpus or qrels, in the language
+    of the pool.
     """
     models = {name for name, model in plan.config.trained.items() if model.training == training}
     language = plan.pool_language(training)
@@ -251,7 +252,7 @@ def base_inputs(plan: Plan, trained: str) -> list[str]:
 # A benchmark's build: tasks, scores, judges
 
 
-def of_task(plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str) -> list[str]:
+def task_tables(plan: Plan, benchmark: str, lang: str, part: str = "", *, task: str) -> list[str]:
     """List the files of a task's table; empty if the benchmark does not have the task."""
     planned = plan.benchmarks[benchmark]
     return planned.built(lang, part, task) if task in planned.tasks else []
@@ -312,7 +313,10 @@ def score_tables(
 
 
 def recall_table(plan: Plan, benchmark: str, lang: str, part: str = "") -> str:
-    """Return the run whose top documents are the possible false negatives."""
+    """Return the run whose top documents are the possible false negatives.
+
+    This is the run of the raw view if that serves (`Plan.recalls_by_run`), else a separate run.
+    """
     model = plan.benchmarks[benchmark].negatives.recall.model
     folder = "runs" if plan.recalls_by_run(benchmark) else "recall"
     return f"results/{benchmark}-raw/{folder}/{model}/{lang}-{lang}{part}.parquet"
@@ -330,7 +334,10 @@ def grades(
 def judge_tables(
     plan: Plan, benchmark: str, lang: str, part: str = "", number: str | None = None
 ) -> dict[str, list[str]]:
-    """Return the tables of the judges of false negatives by judge; only those before ``number``."""
+    """Return the tables of the judges of false negatives, by judge.
+
+    ``number``, from 1, selects the judges before it.
+    """
     planned = plan.benchmarks[benchmark]
     section = planned.negatives
     n_judges = len(section.judges) if isinstance(section, FinewebNegatives) else 0
@@ -340,7 +347,10 @@ def judge_tables(
 
 
 def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, list[str]]:
-    """Return the inputs of a language's (or part's) tables by name: see `Plan.data_stage`."""
+    """Return, by name, the inputs of the stage that makes a language's (or part's) tables.
+
+    `Plan.data_stage` describes the four stages.
+    """
     planned, tokenizer = plan.benchmarks[benchmark], {"tokenizer": tokenizer_inputs(plan)}
     among = planned.domains(lang, part=part)
 
@@ -366,7 +376,7 @@ def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[s
             return {
                 **{f"source_{name}": paths for name, paths in source.items()},
                 "translated": planned.built(lang, part, "translated"),
-                "verdicts": of_task(plan, benchmark, lang, part, task="judge_refusals"),
+                "verdicts": task_tables(plan, benchmark, lang, part, task="judge_refusals"),
             } | tokenizer
 
 
@@ -376,7 +386,7 @@ def data_inputs(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[s
 def encodings(plan: Plan, benchmark: str, model: str, lang: str) -> list[str]:
     """List the encodings tables of a benchmark's (or view's) texts in a language, one per shard.
 
-    They may belong to a view with more texts (`Plan.encoding_source`).
+    The tables may belong to a view with more texts (`Plan.encoding_source`).
     """
     name = plan.encoding_source(benchmark, model, lang)
     slices = Slice.every(encoding_jobs(plan, name, model, lang))
@@ -482,8 +492,6 @@ def probe_queries(plan: Plan, benchmark: str, lang: str, probe: str, *, table: s
     return domain_tables(plan, benchmark, lang, table=table) if probe in OF_QUERIES else []
 
 
-def encoded_before_probe(
-    plan: Plan, benchmark: str, model: str, lang: str, probe: str
-) -> list[str]:
+def probe_encodings(plan: Plan, benchmark: str, model: str, lang: str, probe: str) -> list[str]:
     """List the encodings of the corpus that a probe searches; empty if it does not search."""
     return encodings(plan, benchmark, model, lang) if probe in SEARCHING else []

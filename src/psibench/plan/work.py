@@ -3,8 +3,9 @@
 A row is a stage of a benchmark in a language, by one model, reranker or language model. Numbers are
 expected values: counts (sampled documents, candidates, queries after filters) times means (tokens
 by the sample's length bins, measured tokens of a reply). All have the uncertainty `UNCERTAINTY`.
-`by_config` computes them from the config only, once per plan, to set the number of jobs.
-`psibench.plan.measured` replaces assumptions by measurements of a run.
+`by_config` computes them from the config only, once per plan, to set the number of jobs, because
+measured counts must not change the jobs of a run. `psibench.plan.measured` replaces assumptions by
+measurements of a run, for `psibench plan` and `psibench estimate`.
 """
 
 import math
@@ -44,7 +45,7 @@ from psibench.train.sections import Pads
 
 UNCERTAINTY = 2
 """Most actual numbers are between the expected ones divided and multiplied by this. In a run of
-the embedded default, 9 of 12 tasks had 0.8 to 2.0 times the expected requests, and the three judges
+the default config, 9 of 12 tasks had 0.8 to 2.0 times the expected requests, and the three judges
 of false negatives had five times; all tasks together had 0.77 times the expected input tokens and
 0.69 times the output tokens."""
 THOUGHT_TOKENS = 1000
@@ -60,6 +61,7 @@ bytes for 12 characters, 4,912 for 4,442 English ones, 5,882 for 3,000 Arabic on
 PAIR_BYTES = 32
 """Bytes of a pair's entry in the store: address, raw score and calibrated score."""
 MOST_SHARDS = 64
+"""Most shards with ``shards: auto``."""
 SHORTEST_SHARD_MINUTES = 10
 """Shortest shard with ``shards: auto``; starting a job and loading a model must take far less."""
 SCORING = {"verify": "score_parts", NEGATIVES: "score_pairs"}
@@ -108,18 +110,23 @@ class Used:
     answered: int
 
 
-class Planned:
-    """The counts that follow from a config only, and the rows of `work_table`."""
+class ExpectedWork:
+    """The counts that follow from a config only, and the rows of `work_table`.
+
+    `psibench.plan.measured` overrides the methods that return None "before a run". ``name`` is a
+    benchmark or view.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.texts, self.counts = cache(self._texts), cache(self._counts)
-        self.tables, self.asked_for = cache(self.read_tables), cache(self.find_asked_for)
+        self.texts_in_tables = cache(self.find_texts_in_tables)
+        self.texts_before_filters = cache(self.find_texts_before_filters)
 
-    def read_tables(self, name: str, language: str) -> Texts | None:
-        """Return the texts in a run's tables of a benchmark or view; None before a run."""
+    def find_texts_in_tables(self, name: str, language: str) -> Texts | None:
+        """Return the texts counted in a run's tables; None before a run."""
 
-    def kept(self, name: str, language: str, step: str) -> float | None:
+    def kept_share(self, name: str, language: str, step: str) -> float | None:
         """Return the share of candidates that a step kept in a run; None before a run."""
 
     def used(self, name: str, language: str, task: str) -> Used | None:
@@ -128,7 +135,7 @@ class Planned:
     def is_encoded(self, name: str, model: str, language: str) -> bool | None:
         """Return whether the texts of the current sample are encoded; None before a run."""
 
-    def find_asked_for(self, name: str, language: str) -> Texts | None:
+    def find_texts_before_filters(self, name: str, language: str) -> Texts | None:
         """Return the texts before any filter; None if unknown."""
         planned = self.plan.named[name]
         if language in planned.translated:
@@ -140,7 +147,8 @@ class Planned:
     def _texts(self, name: str, language: str) -> Texts | None:
         """Return the texts of a benchmark or view in a language; None if unknown."""
         planned = self.plan.named[name]
-        if (texts := self.tables(name, language) or self.asked_for(name, language)) is None:
+        texts = self.texts_in_tables(name, language) or self.texts_before_filters(name, language)
+        if texts is None:
             return None
         n, counts = texts.n_queries, self.counts(planned.base, language)
         if texts.basis != "tables" and counts is not None:
@@ -152,20 +160,20 @@ class Planned:
 
     def _counts(self, name: str, language: str) -> Counts | None:
         """Return the texts, candidates and queries of a benchmark in a language."""
-        planned, tables = self.plan.benchmarks[name], self.tables(name, language)
-        asked_for = self.asked_for(name, language) or tables
-        if asked_for is None:
+        planned, tables = self.plan.benchmarks[name], self.texts_in_tables(name, language)
+        unfiltered = self.texts_before_filters(name, language) or tables
+        if unfiltered is None:
             return None
-        texts, section, n = tables or asked_for, planned.section, asked_for.n_queries
+        texts, section, n = tables or unfiltered, planned.section, unfiltered.n_queries
         if language in planned.translated:
             return Counts(texts, candidates=n, left=n)
         if not isinstance(section, GeneratedBenchmark):
             return Counts(texts, candidates=texts.n_queries, left=texts.n_queries)
         if (
-            written := self.kept(name, language, RECIPE_TASKS[section.recipe][-1].name)
+            written := self.kept_share(name, language, RECIPE_TASKS[section.recipe][-1].name)
         ) is not None:
             n *= written
-        entering, left = filtered(section, n, lambda step: self.kept(name, language, step))
+        entering, left = filtered(section, n, lambda step: self.kept_share(name, language, step))
         return Counts(texts, n, tables.n_queries if tables else left, entering)
 
     def jobs(self, row: Row, minutes: float | None, n_parts: int = 1) -> int:
@@ -189,16 +197,16 @@ class Planned:
         found = list[Row]()
         for planned in self.plan.benchmarks.values():
             for language in planned.languages:
-                found += _construction(self, planned, language)
-        for rest in (_encoded, _searched, _trained, _probed):
+                found += _construction_rows(self, planned, language)
+        for rest in (_encoding_rows, _search_rows, _training_rows, _probe_rows):
             found += rest(self)
         return {row.key: row for row in found}
 
 
 @cache
-def by_config(plan: Plan) -> Planned:
+def by_config(plan: Plan) -> ExpectedWork:
     """Return the counts of a plan that follow from its config only; they set the number of jobs."""
-    return Planned(plan)
+    return ExpectedWork(plan)
 
 
 def encoding_jobs(plan: Plan, benchmark: str, model: str, language: str) -> int:
@@ -210,7 +218,8 @@ def encoding_jobs(plan: Plan, benchmark: str, model: str, language: str) -> int:
 def portions(plan: Plan, benchmark: str, language: str, of: str) -> list[str]:
     """Return the folder names of the portions of a filter's scores per part; [""] for one job.
 
-    All rerankers of a panel have the same portions, because each scores the rest of the one before.
+    All rerankers of a panel have the same portions, because each scores the pairs that the one
+    before it left undecided.
     """
     planned = plan.benchmarks[benchmark]
     first = getattr(planned.section, of).rerankers[0]
@@ -224,21 +233,23 @@ def n_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _computed(known: Planned, row: Row, minutes: float | None) -> None:
+def _set_times(work: ExpectedWork, row: Row, minutes: float | None) -> None:
     """Set a row's times from the minutes of one GPU; ``row.jobs`` must be set already."""
     if minutes is None:
         return
-    encoding = known.plan.config.encoding
+    encoding = work.plan.config.encoding
     row.gpu_minutes, row.gpus = minutes, 1
     row.cpu_minutes = minutes * encoding.gpu_tflops * 1000 / (CPU_GFLOPS * n_cores())
     row.job_minutes = (row.cpu_minutes if encoding.device == "cpu" else minutes) / row.jobs
 
 
-def _read(known: Planned, row: Row, entry: ModelBase, n_texts: float, n_tokens: float) -> None:
-    """Set a row's counts, and the time of a model that reads texts or the cost of a service."""
+def _set_reading(
+    work: ExpectedWork, row: Row, entry: ModelBase, n_texts: float, n_tokens: float
+) -> None:
+    """Set a row's counts, and the time of a model or the cost of an embedding service."""
     row.items, row.tokens_in = n_texts, n_tokens
     if not isinstance(entry, EmbeddingApiModel):
-        _computed(known, row, gpu_minutes(entry, n_tokens, known.plan.config.encoding))
+        _set_times(work, row, gpu_minutes(entry, n_tokens, work.plan.config.encoding))
     elif entry.price is not None:
         row.usd = n_tokens * entry.price / MILLION
 
@@ -246,9 +257,11 @@ def _read(known: Planned, row: Row, entry: ModelBase, n_texts: float, n_tokens: 
 # Construction
 
 
-def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> Iterator[Row]:
+def _construction_rows(
+    work: ExpectedWork, planned: PlannedBenchmark, language: str
+) -> Iterator[Row]:
     """Yield the rows of building a benchmark in one language."""
-    counts, plan = known.counts(planned.id, language), known.plan
+    counts, plan = work.counts(planned.id, language), work.plan
 
     def documents(stage: str, by: str | None = None) -> Row:
         row = Row(planned.id, language, stage, by, jobs=len(planned.parts[language]))
@@ -257,7 +270,7 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
         return row
 
     def ask(tasks: Iterable[str]) -> Iterator[Row]:
-        yield from (_asking(known, planned, language, task, counts) for task in tasks)
+        yield from (_task_row(work, planned, language, task, counts) for task in tasks)
 
     if language in planned.translated:
         yield from ask(name for name, task in planned.tasks.items() if task.translates)
@@ -270,21 +283,21 @@ def _construction(known: Planned, planned: PlannedBenchmark, language: str) -> I
             row = documents("personas", section.personas.model)
             if counts is not None:  # one vector per document; there are few personas
                 texts = replace(counts.texts, n_queries=0)
-                _read(known, row, encoder, texts.n_documents, tokens_read(encoder, texts))
+                _set_reading(work, row, encoder, texts.n_documents, tokens_read(encoder, texts))
             yield row
         yield from ask(task.name for task in RECIPE_TASKS[planned.generated.recipe])
-        yield from _scored(known, planned, language, "verify", counts)
+        yield from _scoring_rows(work, planned, language, "verify", counts)
         yield from ask(name for name in judged if name not in late)
-        yield from _scored(known, planned, language, NEGATIVES, counts)
+        yield from _scoring_rows(work, planned, language, NEGATIVES, counts)
         yield from ask(late)
 
 
-def _asking(
-    known: Planned, planned: PlannedBenchmark, language: str, task: str, counts: Counts | None
+def _task_row(
+    work: ExpectedWork, planned: PlannedBenchmark, language: str, task: str, counts: Counts | None
 ) -> Row:
     """Return the row of a language model's task, with tokens and cost of unanswered requests."""
     asked = planned.tasks[task]
-    llm = known.plan.llms[asked.section.llm]
+    llm = work.plan.llms[asked.section.llm]
     row = Row(planned.id, language, task, asked.section.llm, answered=0)
     row.jobs = len(planned.asked_in(task, language)) * len(planned.task_shards(task, language))
     path = prompt_path(asked.task.template, asked.section.prompt)
@@ -298,7 +311,7 @@ def _asking(
     if llm.thinks:
         bound = llm.sampling.max_output_tokens or math.inf
         tokens_out = min(bound, reply_tokens + THOUGHT_TOKENS)
-    if (used := known.used(planned.id, language, task)) is not None:
+    if (used := work.used(planned.id, language, task)) is not None:
         if used.items is not None:
             row.items, row.basis = used.items, "tables"
         row.answered = min(used.answered, round(row.items))
@@ -306,11 +319,11 @@ def _asking(
     left = max(0.0, row.items - (row.answered or 0))
     row.tokens_in, row.tokens_out = left * tokens_in, left * tokens_out
     row.store_bytes = row.items * (ANSWER_BYTES + REPLY_BYTES * stored_tokens)
-    _paid(known.plan, row, llm, row.tokens_in, row.tokens_out)
+    _set_cost(work.plan, row, llm, row.tokens_in, row.tokens_out)
     return row
 
 
-def _paid(plan: Plan, row: Row, llm: LlmSettings, n_in: float, n_out: float) -> None:
+def _set_cost(plan: Plan, row: Row, llm: LlmSettings, n_in: float, n_out: float) -> None:
     """Set a row's cost, GPUs and time from the tokens of a language model."""
     with suppress(InputError):  # the model has no price
         price, is_batch = price_of(llm.model, plan.prices), llm.backend == "openai-batch"
@@ -328,8 +341,8 @@ def _paid(plan: Plan, row: Row, llm: LlmSettings, n_in: float, n_out: float) -> 
             row.job_minutes = row.gpu_minutes / row.gpus / row.jobs
 
 
-def _scored(
-    known: Planned, planned: PlannedBenchmark, language: str, of: str, counts: Counts | None
+def _scoring_rows(
+    work: ExpectedWork, planned: PlannedBenchmark, language: str, of: str, counts: Counts | None
 ) -> list[Row]:
     """Return a row for each reranker of a filter, assuming that each scores all pairs.
 
@@ -347,22 +360,22 @@ def _scored(
         likely_at_most = min(UNCERTAINTY, counts.candidates / max(1, n))
         for row in rows:
             row.basis = counts.texts.basis
-            _score(known, row, str(row.by), n * n_pairs, counts.texts, share)
+            _set_scoring(work, row, str(row.by), n * n_pairs, counts.texts, share)
     longest = likely_at_most * max(row.gpu_minutes or 0.0 for row in rows)
     for row in rows:
-        row.jobs = known.jobs(row, longest, n_parts)
+        row.jobs = work.jobs(row, longest, n_parts)
         row.job_minutes = row.job_minutes and row.job_minutes / row.jobs
     return rows
 
 
-def _score(
-    known: Planned, row: Row, reranker: str, n_pairs: float, texts: Texts, share: float = 1.0
+def _set_scoring(
+    work: ExpectedWork, row: Row, reranker: str, n_pairs: float, texts: Texts, share: float = 1.0
 ) -> None:
     """Set a row's counts and time of scoring pairs of a query and a share of a document."""
-    entry = known.plan.rerankers[reranker]
+    entry = work.plan.rerankers[reranker]
     row.items, row.store_bytes = n_pairs, n_pairs * PAIR_BYTES
     row.tokens_in = n_pairs * pair_tokens(entry, texts, share)
-    _computed(known, row, gpu_minutes(entry, row.tokens_in, known.plan.config.encoding))
+    _set_times(work, row, gpu_minutes(entry, row.tokens_in, work.plan.config.encoding))
 
 
 # Retrieval
@@ -395,31 +408,31 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
     )
 
 
-def _encoded(known: Planned) -> Iterator[Row]:
+def _encoding_rows(work: ExpectedWork) -> Iterator[Row]:
     """Yield the rows of encodings."""
-    plan, encoding = known.plan, known.plan.config.encoding
+    plan, encoding = work.plan, work.plan.config.encoding
     for name, model, language in needed_encodings(plan):
-        texts, entry = known.texts(name, language), _untrained(plan, model)
+        texts, entry = work.texts(name, language), _base_entry(plan, model)
         row, is_service = Row(name, language, "encode", model), isinstance(entry, EmbeddingApiModel)
         n_tokens = tokens_read(entry, texts) if texts else 0.0
         if not is_service:
-            row.jobs = known.jobs(row, gpu_minutes(entry, n_tokens, encoding))
+            row.jobs = work.jobs(row, gpu_minutes(entry, n_tokens, encoding))
         if texts is not None:
             row.basis, row.store_bytes = texts.basis, store_bytes(entry, texts, encoding)
             if is_service:
-                is_done = known.is_encoded(name, model, language)
+                is_done = work.is_encoded(name, model, language)
                 row.answered, n_tokens = (round(texts.n_texts), 0.0) if is_done else (0, n_tokens)
-            _read(known, row, entry, texts.n_texts, n_tokens)
+            _set_reading(work, row, entry, texts.n_texts, n_tokens)
         yield row
 
 
-def _searched(known: Planned) -> Iterator[Row]:
+def _search_rows(work: ExpectedWork) -> Iterator[Row]:
     """Yield the rows of searches and of reranking."""
-    plan = known.plan
+    plan = work.plan
     for name, model, queries, documents in dict.fromkeys(tuple(run.values()) for run in plan.runs):
         if plan.run_source(name, queries, documents) != name:
             continue
-        texts, asked = known.texts(name, documents), known.texts(name, queries)
+        texts, asked = work.texts(name, documents), work.texts(name, queries)
         pair, entry = (
             queries if queries == documents else f"{queries}-{documents}",
             plan.models[model],
@@ -428,11 +441,11 @@ def _searched(known: Planned) -> Iterator[Row]:
         if texts is not None and asked is not None:
             row.items, row.basis = asked.n_queries, asked.basis
             if isinstance(entry, RerankModel):
-                _score(known, row, entry.reranker, row.items * entry.depth, texts)
+                _set_scoring(work, row, entry.reranker, row.items * entry.depth, texts)
         yield row
 
 
-def _untrained(plan: Plan, model: str) -> ModelBase:
+def _base_entry(plan: Plan, model: str) -> ModelBase:
     """Return a model's entry, or the entry of the base of a trained model."""
     trained = plan.config.trained.get(model)
     return trained.base_entry if trained else plan.models[model]
@@ -441,9 +454,9 @@ def _untrained(plan: Plan, model: str) -> ModelBase:
 # Training and probes
 
 
-def _trained(known: Planned) -> Iterator[Row]:
+def _training_rows(work: ExpectedWork) -> Iterator[Row]:
     """Yield the rows of trainings."""
-    plan = known.plan
+    plan = work.plan
     evaluated = {run["model"] for run in plan.runs} | set(plan.unevaluated_models)
     for model, trained in plan.config.trained.items():
         if model not in evaluated:
@@ -451,7 +464,7 @@ def _trained(known: Planned) -> Iterator[Row]:
         section, settings = plan.config.training[trained.training], trained.settings
         language = plan.pool_language(trained.training)
         row = Row(section.benchmark, language, "train", model, gpus=1)
-        counts = known.counts(section.benchmark, language)
+        counts = work.counts(section.benchmark, language)
         if counts is not None:
             n, texts, row.basis = counts.left, counts.texts, counts.texts.basis
             if settings.objective == "pads":  # two pairs per document
@@ -466,20 +479,20 @@ def _trained(known: Planned) -> Iterator[Row]:
             )
             if settings.parameters_m is not None:  # the backward pass takes twice the forward pass
                 operations = 6e6 * settings.parameters_m * row.tokens_in
-                _computed(known, row, operations / (plan.config.encoding.gpu_tflops * 6e13))
+                _set_times(work, row, operations / (plan.config.encoding.gpu_tflops * 6e13))
         yield row
 
 
-def _probed(known: Planned) -> Iterator[Row]:
+def _probe_rows(work: ExpectedWork) -> Iterator[Row]:
     """Yield the rows of probes, if the config sets `probes`."""
-    plan = known.plan
+    plan = work.plan
     if "probes" not in plan.config.model_fields_set:
         return
     for labels in plan.probed:
         name, model, language = labels["benchmark"], labels["model"], labels["lang"]
         row = Row(name, language, f"probe_{labels['probe']}", model)
-        if (texts := known.texts(name, language)) is not None:
-            documents, entry = replace(texts, n_queries=0), _untrained(plan, model)
+        if (texts := work.texts(name, language)) is not None:
+            documents, entry = replace(texts, n_queries=0), _base_entry(plan, model)
             lengths, n_texts = _probed_texts(plan.config.probes, labels["probe"])
             n, row.basis = documents.n_documents, texts.basis
             share = (
@@ -488,7 +501,7 @@ def _probed(known: Planned) -> Iterator[Row]:
                 else min(1, plan.config.probes.n_documents / max(1, n))
             )
             n_tokens = share * lengths * tokens_read(entry, documents)
-            _read(known, row, entry, share * n * n_texts, n_tokens)
+            _set_reading(work, row, entry, share * n * n_texts, n_tokens)
         yield row
 
 
@@ -519,10 +532,10 @@ TEXT_COLUMNS = ("benchmark", "language", "stage", "by", "basis")
 INTEGER_COLUMNS = ("answered", "jobs", "gpus")
 
 
-def long_jobs(known: Planned) -> Iterator[str]:
+def long_jobs(work: ExpectedWork) -> Iterator[str]:
     """Yield a line on each planned job that takes longer than `longest_minutes`, with a remedy."""
-    longest = known.plan.config.longest_minutes
-    for row in known.rows.values():
+    longest = work.plan.config.longest_minutes
+    for row in work.rows.values():
         if row.job_minutes is None or row.job_minutes <= longest:
             continue
         if row.stage in ("encode", *SCORING.values()):
@@ -542,7 +555,7 @@ def long_jobs(known: Planned) -> Iterator[str]:
         )
 
 
-def work_table(known: Planned) -> pl.DataFrame:
+def work_table(work: ExpectedWork) -> pl.DataFrame:
     """Return the work of a config, one row per stage, benchmark, language and model.
 
     Returns
@@ -567,7 +580,7 @@ def work_table(known: Planned) -> pl.DataFrame:
         else pl.Float64
         for name in Row.__dataclass_fields__
     }
-    return pl.DataFrame([vars(row) for row in known.rows.values()], schema=schema)
+    return pl.DataFrame([vars(row) for row in work.rows.values()], schema=schema)
 
 
 def summed(table: pl.DataFrame, by: Iterable[str]) -> pl.DataFrame:

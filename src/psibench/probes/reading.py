@@ -1,8 +1,9 @@
 """Share of a corpus that a model reads, measured without queries or labels.
 
 A model with a limited input cuts longer texts silently. This module tokenizes each document as
-model input and again without the limit, and compares the vector of the whole text with the vectors
-of its thirds (PosQ, section 5; probe `segments`).
+model input and again without the limit. For a sample it also compares the vector of the whole
+document with the vectors of its thirds (PosQ, section 5; probe `segments`): a model that neglects
+late text has a higher cosine with the first third than with the last.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +22,9 @@ from psibench.tables.spec import ALL, FLOAT64, INT32, INT64, STRING, Column, Tab
 from psibench.text.lengths import TokenCounter, count_whitespace_tokens
 
 PLACES = ("head", "middle", "tail")
-LENGTHS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+LENGTH_LIMITS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 """Upper limits in tokens of the length groups; longer documents form a last group."""
-TEXTS = 1024
+TEXTS_PER_CALL = 1024
 """Texts tokenized in one call."""
 
 DOCUMENT_READING = TableSpec(
@@ -86,13 +87,13 @@ def read_corpus(
     texts = documents["text"].to_list()
     ends, totals, read = [], [], []
     with Progress(f"tokenizing for {model}", total=len(texts), unit="documents") as progress:
-        for start in range(0, len(texts), TEXTS):
-            part = texts[start : start + TEXTS]
+        for start in range(0, len(texts), TEXTS_PER_CALL):
+            part = texts[start : start + TEXTS_PER_CALL]
             given = [item.visible_char_end for item in tokenize(part, "document")]
             whole = count_tokens(part)
-            cut = [place for place, text in enumerate(part) if given[place] < len(text)]
+            cut = [number for number, text in enumerate(part) if given[number] < len(text)]
             given_tokens = whole.copy()
-            given_tokens[cut] = count_tokens([part[place][: given[place]] for place in cut])
+            given_tokens[cut] = count_tokens([part[number][: given[number]] for number in cut])
             ends += given
             totals.append(whole)
             read.append(np.minimum(given_tokens, whole))
@@ -144,10 +145,10 @@ def summarise(rows: pl.DataFrame, *, level: float = 0.95) -> pl.DataFrame:
 
     The gap has Student's interval over documents; it is null for a single document.
     """
-    edges = [0, *(length + 1 for length in LENGTHS)]
-    labels = [f"{low}-{high}" for low, high in zip(edges, LENGTHS, strict=False)]
+    edges = [0, *(length + 1 for length in LENGTH_LIMITS)]
+    labels = [f"{low}-{high}" for low, high in zip(edges, LENGTH_LIMITS, strict=False)]
     labels.append(f"{edges[-1]}-")
-    lengths = pl.col("n_tokens").cut(LENGTHS, labels=labels).cast(pl.String).alias("tokens")
+    lengths = pl.col("n_tokens").cut(LENGTH_LIMITS, labels=labels).cast(pl.String).alias("tokens")
     by_length = rows.with_columns(lengths).partition_by("tokens", as_dict=True)
     groups = [rows.with_columns(tokens=pl.lit(ALL))]
     groups += [by_length[label,] for label in labels if (label,) in by_length]

@@ -22,9 +22,9 @@ from psibench.report.verdict import (
     CUT_OFF,
     SENSITIVE,
     VERDICT_LABELS,
+    exceeds_control,
     finding_of,
     has_flag,
-    is_beyond,
     label_of,
     shown_psis,
 )
@@ -167,7 +167,7 @@ def _table(rows: pl.DataFrame, runs: Mapping[str, Run], folder: Path) -> Table:
         word = verdict_chip(row["word"])
         if row["word"] in (SENSITIVE, CUT_OFF) and finding_of(row) == "none":
             word += Markup(" ") + chip("against the control", "", BY_CONTROL)
-        elif row["word"] == SENSITIVE and not is_beyond(row):
+        elif row["word"] == SENSITIVE and not exceeds_control(row):
             word += Markup(" ") + chip("on evidence in input", "", BY_VISIBLE)
         cells.append((shown, *others, word))
     header = ("Model", *figures.header, "Verdict")

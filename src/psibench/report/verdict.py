@@ -55,7 +55,8 @@ MATERIAL_CUT = 0.05
 
 ADJUSTED = {"p_position": "p_adjusted", "p_control": "p_control_adjusted"}
 NModels = Mapping[str, Mapping[str, int]]
-"""By column of `ADJUSTED` and evidence view, the number of models that its p is adjusted for."""
+"""By column of `ADJUSTED` and evidence view (see `verdicts`), the number of models that p is
+adjusted for."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def verdicts(rows: Sequence[TableRow], others: Sequence[TableRow] = ()) -> list[
     Parameters
     ----------
     rows
-        PSI_TABLE rows of the scheme over all domains and lengths, all evidence views.
+        PSI_TABLE rows of the scheme over all domains and lengths, of all evidence views. The view
+        ``all`` has all queries, ``visible`` the queries whose evidence is inside the model's input.
     others
         The rows of the same models in the benchmark's other schemes.
     """
@@ -145,7 +147,7 @@ def label_of(row: TableRow, visible: TableRow | None) -> str:
     if basis_of(row, visible) is not None:
         return SENSITIVE
     depends = finding_of(row) == "depends"
-    if (depends or is_beyond(row)) and costs_score(row):
+    if (depends or exceeds_control(row)) and truncation_lowers_score(row):
         return CUT_OFF
     if not depends:
         return NO_EFFECT
@@ -158,12 +160,12 @@ def basis_of(row: TableRow, visible: TableRow | None) -> TableRow | None:
     This is the row of all evidence, unless evidence beyond the input lowers the score; then it is
     the row of the visible evidence.
     """
-    if finding_of(row) != "depends" and not is_beyond(row):
+    if finding_of(row) != "depends" and not exceeds_control(row):
         return None
-    views = [] if costs_score(row) else [row]
+    views = [] if truncation_lowers_score(row) else [row]
     if visible is not None and is_cut(row):
         views.append(visible)
-    return next(filter(is_beyond, views), None)
+    return next(filter(exceeds_control, views), None)
 
 
 def is_cut(row: TableRow) -> bool:
@@ -178,13 +180,13 @@ def cut_text(row: TableRow, *, least: float = MATERIAL_CUT) -> str:
     return f"{percent(1 - row['seen'])} of the evidence is cut off"
 
 
-def costs_score(row: TableRow) -> bool:
+def truncation_lowers_score(row: TableRow) -> bool:
     """Return whether evidence beyond the input lowers the score (interval below 0)."""
     high = row["truncation_high"]
     return is_cut(row) and high is not None and row["truncation"] < 0 and high < 0
 
 
-def is_beyond(row: TableRow) -> bool:
+def exceeds_control(row: TableRow) -> bool:
     """Return whether position matters more than it does for the position-blind control.
 
     Within documents both p must reject. Between documents the p against the control is enough: it
@@ -205,11 +207,11 @@ def _advice(row: TableRow, visible: TableRow | None, label: str, n_models: NMode
     cut = cut_text(row, least=0.0 if label == CUT_OFF else MATERIAL_CUT)
     sentences = []
     if basis is not None:
-        weakest = f"Weakest {_bucket_text(basis)}{_basis_text(row, basis)}"
-        if is_cut(row) and (visible is None or not is_beyond(visible)):
-            cut = f"{weakest}; {cut_text(row, least=0.0)}"
+        lowest = f"Scores are lowest for evidence {_bucket_text(basis)}{_basis_text(row, basis)}"
+        if is_cut(row) and (visible is None or not exceeds_control(visible)):
+            cut = f"{lowest}; {cut_text(row, least=0.0)}"
         else:
-            sentences.append(f"{weakest}: try windows, fusion or a reranker (docs/mitigations.md).")
+            sentences.append(f"{lowest}: try windows, fusion or a reranker (docs/mitigations.md).")
     elif label == CUT_OFF:
         cut += _basis_text(row, row) if finding_of(row) == "none" else ""
     else:
@@ -219,8 +221,8 @@ def _advice(row: TableRow, visible: TableRow | None, label: str, n_models: NMode
     is_effect = label in (SENSITIVE, CUT_OFF, NO_MORE, NO_CONTROL)
     if is_effect and (basis or row)["test"] == "between":
         sentences.append(
-            "Positions differ mostly between documents, so position and document difficulty are "
-            "mixed: ask about several positions per document."
+            "Positions differ mostly between documents, so difficult documents may look like an "
+            "effect of position: write queries about several positions of each document."
         )
     return sentences
 
@@ -230,12 +232,20 @@ def _without_claim(row: TableRow, label: str, n_models: NModels) -> str:
     if label == NOT_TESTABLE:
         return _why_untested(row)
     if label == NO_CONTROL:
-        return "The questions may be the cause: add the position-blind control."
+        return (
+            "The questions may be the cause: add a control that ignores position (docs/score.md)."
+        )
     if label == NO_MORE:
         adjusting = _adjusting(row, "p_control", n_models)
-        return f"No more than the control{adjusting}; the questions may be the cause."
+        return (
+            f"Scores depend on position no more than the control's{adjusting}; the questions "
+            "may be the cause."
+        )
     if label == CONTROL and finding_of(row) == "depends":
-        return "Control: the questions vary with position; compare other models with it."
+        return (
+            "Control: it ignores position, so the questions cause its effect; compare models with "
+            "it."
+        )
     return _no_effect(row, n_models)
 
 
@@ -258,7 +268,7 @@ def _no_effect(row: TableRow, n_models: NModels) -> str:
     found = f"No effect found{_adjusting(row, 'p_position', n_models)}"
     high = row["psi_same_high"]
     if high is None:
-        return f"{found}; use more documents to bound PSI."
+        return f"{found}; use more documents to get an upper bound of PSI."
     return f"{found}: PSI is below {number_text(high)} (95 % bound)."
 
 
@@ -276,19 +286,21 @@ def _disagreeing_schemes(row: TableRow, others: Sequence[TableRow]) -> str:
     opposite = {"depends": "none", "none": "depends", "untested": "depends"}
     unlike = [one for one in others if finding_of(one) == opposite.get(finding_of(row))]
     named = ", ".join(f"{one['buckets']} {p_text(one['p_adjusted'])}" for one in unlike)
-    return f"Other bucket schemes disagree: {named}." if unlike else ""
+    return f"Other bucket schemes (divisions into positions) disagree: {named}." if unlike else ""
 
 
 def _few_clusters(rows: Sequence[TableRow], label: str) -> str:
     few = [row["n_clusters"] for row in rows if has_flag(row, "few_clusters")]
-    return f"This holds only for these {few[0]} clusters." if few and label != NOT_TESTABLE else ""
+    if not few or label == NOT_TESTABLE:
+        return ""
+    return f"This holds only for these {few[0]} clusters (e.g. articles or sites)."
 
 
 def _truncating_control(row: TableRow) -> str:
     cut = f" ({cut_text(row, least=0.0)})" if row["seen"] is not None else ""
     finding = finding_of(row)
     is_late_worse = finding == "depends" and row["drop_low"] is not None and row["drop_low"] > 0
-    if is_cut(row) and (is_late_worse or (finding == "none" and is_beyond(row))):
+    if is_cut(row) and (is_late_worse or (finding == "none" and exceeds_control(row))):
         return f"Control: position effect found, as expected{cut}."
     return (
         "Control: its known loss of late evidence was not detected"
@@ -305,7 +317,7 @@ def _why_untested(row: TableRow) -> str:
     if has_flag(row, "no_lengths"):
         return "Needs document lengths (pos_char_length) to test position."
     if has_flag(row, "at_ceiling"):
-        return "Too easy to test: use harder queries or more documents."
+        return "Finds nearly everything: use harder queries or more documents to test position."
     if row["n_informative_documents"] >= FEWEST_DOCUMENTS:
         return f"Needs {FEWEST_CLUSTERS} clusters that can show an effect to test position."
     n_needed, n_found = FEWEST_DOCUMENTS, row["n_informative_documents"]
@@ -331,5 +343,5 @@ def has_flag(row: TableRow, name: str) -> bool:
 def row_order(row: TableRow) -> tuple[int, float]:
     """Return the sort key of a PSI row: effects first, the largest first; rows without PSI last."""
     size = row["psi_same_corrected"]
-    finding = "depends" if is_beyond(row) else finding_of(row)
+    finding = "depends" if exceeds_control(row) else finding_of(row)
     return FINDINGS.index(finding), -(size if size is not None else 0.0)

@@ -4,9 +4,11 @@ An index file is written atomically, never changed, and derived from the logs on
 deleted at any time. Opening it reads its end, 20 bytes for each `BLOCK` rows; looking up a key
 reads one block.
 
-    (n_rows,) INDEX_ROW                   by the first 8 bytes of their keys first 8 bytes of each
-    block's first key, uint64; crc32 of each block, uint32 JSON of [name, bytes, summary] of each
-    log TRAILER                               n_rows, bytes and crc32 of the two before, magic
+    (n_rows,) INDEX_ROW     rows, sorted by the first 8 bytes of their keys
+    (n_blocks,) uint64      first 8 bytes of each block's first key
+    (n_blocks,) uint32      crc32 of each block
+    JSON                    [name, bytes, summary] of each log
+    TRAILER                 n_rows, bytes and crc32 of the three parts before it, magic
 """
 
 import hashlib
@@ -30,7 +32,7 @@ from psibench.tables.atomic import atomic_path
 KEY_BYTES = 16
 KEY = np.dtype(f"S{KEY_BYTES}")
 INDEX_ROW = np.dtype([("key", KEY), ("start", "<u8"), ("size", "<u4"), ("log", "<u4")])
-"""`start` and `size` of a record in its log, in units of the kind of store; number of the log."""
+"""A record's key, `start` and `size` in its log (in units of the kind of store), and log number."""
 _LOCATION = struct.Struct("<QII")
 BLOCK = 64
 """Rows that a look-up reads."""

@@ -1,10 +1,12 @@
 """The keyed store: a folder with logs, to which jobs append records, and with indexes of the logs.
 
-A log has one writer and is never rewritten. When `add` returns, the operating system has the
-record, and each record shows whether it is complete, so that a killed job loses none. Indexes
-(`store.index`) are derived from logs. The job that ends a log indexes it and merges this index with
-others that are not much larger. A store therefore has few indexes, however many jobs wrote to it,
-and opening it reads only their ends. Logs without an index, of running and killed jobs, are read.
+A record is bytes under a key of 16 bytes (`store.index.content_key`), e.g. a language model's
+answer under the hash of its request. A log has one writer and is never rewritten. When `add`
+returns, the operating system has the record, and each record shows whether it is complete, so that
+a killed job loses none. Indexes (`store.index`) are derived from logs. The job that ends a log
+indexes it and merges this index with others that are not much larger. A store therefore has few
+indexes, however many jobs wrote to it, and opening it reads only their ends. Bare logs, i.e. logs
+that no index covers, belong to running or killed jobs; a reader reads them whole.
 
 Nothing is locked, and files appear complete: any number of jobs may read and write, also on a
 shared file system. After two simultaneous merges, a log may be in two indexes; then one counts. An
@@ -48,28 +50,30 @@ logger = logging.getLogger("psibench")
 
 INDEX_SUFFIX = ".keys"
 GROWTH = 4
-"""An index is merged with the next larger one if that has at most this many times its rows."""
+"""An index is merged with the next larger one if that one has at most this many times its rows."""
 LIVING_S = 600.0
 """A log changed within this time may have a writer; a new index may not be visible elsewhere
 yet."""
 MOST_BARE = 1 << 18
-"""Records of logs without an index that a reader keeps in memory if it can write one."""
+"""Records of bare logs that a reader keeps in memory; with more, it tries to write an index."""
 LOGS_AT_ONCE = 256
 """Logs indexed together, which limits the memory for the keys of an earlier version's store."""
 FILES_AT_ONCE = 8
 """Files read at the same time, because a shared file system opens files slowly."""
 OPEN_LOGS = 64
+"""Logs that a reader keeps open."""
 SYNC_S = 1.0
 """Interval at which records are made to survive a power cut."""
 ATTEMPTS = 5
+"""Attempts to read indexes that other jobs may delete meanwhile."""
 
 
 @dataclass(frozen=True)
 class Scan:
     """The records of a log: ``keys``, (n,) KEY, ``starts`` and ``sizes``, (n,) int64.
 
-    ``summary`` is plain data. A damaged log (not ``is_sound``) is not indexed, so that each reader
-    warns about it.
+    ``summary`` is plain data about the log. A damaged log (not ``is_sound``) is not indexed, so
+    that each reader warns about it.
     """
 
     keys: np.ndarray
@@ -83,8 +87,8 @@ class Scan:
 class LogKind:
     """The kind of a store's logs.
 
-    ``scan`` reads a log; from ``log_bytes`` on a job begins another one. Logs that do not ``grow``
-    appear complete. ``migrate`` converts an earlier version's files in a folder.
+    ``scan`` reads a log. A job begins another log when one has ``log_bytes``. Logs that do not
+    ``grow`` appear complete. ``migrate`` converts an earlier version's files in a folder.
     """
 
     prefix: str
@@ -99,8 +103,8 @@ class LogKind:
 class Records:
     """Locations of the records of some keys, by key and then in the order of the logs.
 
-    ``which`` is the number of the key; ``logs`` are numbers of ``names``; ``starts`` and ``sizes``
-    are in the log. All (n,) int64.
+    A record belongs to the key ``which`` (an index into the keys looked up) and is in the log
+    ``logs`` (an index into ``names``) at ``starts``, with ``sizes``. All (n,) int64.
     """
 
     names: Sequence[str]
@@ -117,7 +121,7 @@ class Records:
 
 
 class KeyedStore:
-    """Records by key in one folder; other jobs' records as of the last `refresh`.
+    """Records by key in one folder; finds other jobs' records as of the last `refresh`.
 
     Not thread-safe.
     """
@@ -129,7 +133,7 @@ class KeyedStore:
         self._bare: _Logs = {}
         self._scans: dict[str, tuple[int, Scan]] = {}
         self._indexes: dict[str, Index] = {}
-        self._passed_over: set[str] = set()
+        self._damaged: set[str] = set()
         self._in_use: list[Index] = []
         self._is_open = False
         self._readers: dict[str, int] = {}
@@ -151,7 +155,7 @@ class KeyedStore:
         try:
             if not self._is_open:
                 self._kind.migrate(self.folder)
-            if not self._look():
+            if not self._list_changes():
                 return
             n_bare = sum(len(scan.keys) for _, scan in self._scans.values())
             if not self._is_open or n_bare > MOST_BARE:
@@ -195,7 +199,7 @@ class KeyedStore:
         return [summary for _, summary in sorted(logs, key=lambda log: log[0])]
 
     def read(self, log: str, start: int, size: int) -> bytes:
-        """Read bytes of a log, fewer if it ends before; none if it was removed.
+        """Read bytes of a log: fewer if the log ends before, none if it was removed.
 
         Raises
         ------
@@ -226,8 +230,8 @@ class KeyedStore:
         Raises
         ------
         OSError
-            If they cannot be written completely, e.g. because the disk is full. The log is
-            truncated again; if even that fails, the next call begins a new log.
+            If the data cannot be written completely, e.g. because the disk is full. The log is
+            truncated to its previous size; if that fails too, the next call begins a new log.
         """
         handle = self._begin() if self._handle is None else self._handle
         try:
@@ -263,7 +267,7 @@ class KeyedStore:
             os.close(handle)
         with suppress(OSError):
             store = KeyedStore(self.folder, self._kind)  # this one's view must not change
-            store._look()
+            store._list_changes()
             store._scan(store._bare.keys() & {self._log})
             store._index([*store._scans])
 
@@ -279,19 +283,19 @@ class KeyedStore:
 
     # Indexes
 
-    def _look(self) -> bool:
+    def _list_changes(self) -> bool:
         """List the folder; return whether it has changed since the last time.
 
         An index covers a log if it recorded the log's current size; if two cover it, the larger one
-        counts. A bare log is covered by none.
+        counts.
         """
         for attempt in range(ATTEMPTS):
             logs, indexes = listed = self._list()
-            if listed == self._listed and indexes - self._passed_over == self._indexes.keys():
+            if listed == self._listed and indexes - self._damaged == self._indexes.keys():
                 return False
             self._indexes = {name: self._indexes[name] for name in self._indexes if name in indexes}
             try:
-                for name in sorted(indexes - self._indexes.keys() - self._passed_over):
+                for name in sorted(indexes - self._indexes.keys() - self._damaged):
                     self._open(name)
                 break
             except FileNotFoundError:  # deleted meanwhile; its replacement may be new
@@ -332,12 +336,12 @@ class KeyedStore:
         try:
             self._indexes[name] = Index.open(self.folder / name)
         except LostIndexError:
-            self._pass_over(name)
+            self._mark_damaged(name)
 
-    def _pass_over(self, name: str) -> None:
+    def _mark_damaged(self, name: str) -> None:
         logger.warning("%s: damaged index; its logs are read again", self.folder / name)
         self._indexes.pop(name, None)
-        self._passed_over.add(name)
+        self._damaged.add(name)
         self._listed = None
         with suppress(OSError):
             (self.folder / name).unlink()
@@ -353,12 +357,12 @@ class KeyedStore:
                     if isinstance(lost.__cause__, OSError):
                         del self._indexes[name]
                     else:
-                        self._pass_over(name)
+                        self._mark_damaged(name)
                 self.refresh()
         raise InputError(f"{self.folder}: an index cannot be read ({reason})")
 
     def _scan(self, names: Iterable[str]) -> None:
-        """Read bare logs, except those whose size has not changed since they were read."""
+        """Read bare logs whose size has changed since they were last read."""
         old = {name for name, (size, _) in self._scans.items() if size == self._bare[name][0]}
         changed = [name for name in names if name not in old]
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
@@ -367,7 +371,7 @@ class KeyedStore:
                 self._scans[name] = self._bare[name][0], scan
 
     def _scanned(self, names: Sequence[str]) -> Index:
-        """Return an index, in memory, of logs that were read."""
+        """Return an index, in memory, of logs read by `_scan`."""
         logs, all_rows = list[IndexedLog](), [np.empty(0, INDEX_ROW)]
         for number, name in enumerate(names):
             size, scan = self._scans[name]
@@ -386,7 +390,7 @@ class KeyedStore:
             some = [name for name in ended[first : first + LOGS_AT_ONCE] if name in self._bare]
             self._scan(some)
             if self._index(some):
-                self._look()
+                self._list_changes()
 
     def _index(self, names: Sequence[str]) -> bool:
         """Merge sound logs and the small indexes into one index; return whether one was written."""

@@ -1,13 +1,13 @@
 """The object that a stage gets: it reads and writes tables and has the parameters.
 
-A stage is a function of one `Job`. It reads with ``job.read("candidates", CANDIDATES)``, takes its
-config section with ``job.section(Verify)``, a value with ``job.value("top_k", int)``, and writes
-with ``job.write("rows", kept, CANDIDATES)``. `Job` adds the provenance to each table: the inputs
-read so far and the parameters.
+A stage, the function that a Snakemake rule runs, takes one `Job`. It reads with
+``job.read("candidates", CANDIDATES)``, takes its config section with ``job.section(Verify)``, a
+value with ``job.value("top_k", int)``, and writes with ``job.write("rows", kept, CANDIDATES)``.
+`Job` adds the provenance to each table: the inputs read so far and the parameters.
 
 A table holds the domains of a language, or a slice of these domains, with a row group for each. A
 stage that works on one domain at a time loops over ``job.domains()``: a `DomainJob` reads and
-writes the rows of its domain without the labels.
+writes the rows of its domain without the columns that name language and domain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +33,9 @@ from psibench.tables.spec import ALL, TableSpec
 
 Section = TypeVar("Section", bound=BaseModel)
 
-NOT_DECIDING = ("stage", "content", "store", "domains", "on_empty")
-"""Parameters that provenance omits: it has them elsewhere, or they do not decide the rows."""
+OMITTED_PARAMS = ("stage", "content", "store", "domains", "on_empty")
+"""Parameters that provenance omits, because it has them elsewhere or they do not decide the
+rows."""
 
 
 @dataclass
@@ -46,11 +47,11 @@ class Job:
     stage, version
         The stage and its version.
     inputs, outputs
-        Files by the rule's names: of an input one or several, of an output one or several.
+        Files of the Snakemake rule, one or several, by the name of the input or output.
     values
         Parameters, wildcards and resources of the rule by name, and ``threads``.
     params
-        Names of the values that are parameters: parameters and inputs decide the rows.
+        Names of the values that are parameters. Only parameters and inputs decide the rows.
     config
         The composed config of the workflow, as plain data.
     """
@@ -77,12 +78,12 @@ class Job:
         Raises
         ------
         KeyError
-            If the rule has none of that name and there is no default.
+            If the rule has no value of that name and there is no default.
         """
         if name not in self.values and default is not ...:
             return default
         if name not in self.values:
-            raise KeyError(f"stage {self.stage}: its rule gives no {name!r}; it has {self.known}")
+            raise KeyError(f"stage {self.stage}: its rule gives no {name!r}; it has {self.names}")
         given = self.values[name]
         return given if kind is None else adapter(kind).validate_python(given)
 
@@ -96,8 +97,8 @@ class Job:
         return model.model_validate(given)
 
     @property
-    def known(self) -> list[str]:
-        """The names that its rule gives, in alphabetical order."""
+    def names(self) -> list[str]:
+        """The names of all values, inputs and outputs, in alphabetical order."""
         return sorted({*self.values, *self.inputs, *self.outputs})
 
     # Tables
@@ -116,10 +117,10 @@ class Job:
         Raises
         ------
         KeyError
-            If the rule has no such input; ask `has` about one that it may lack.
+            If the rule has no such input; check an optional input with `has`.
         """
         if name not in self.inputs:
-            raise KeyError(f"stage {self.stage}: its rule has no input {name!r}: {self.known}")
+            raise KeyError(f"stage {self.stage}: its rule has no input {name!r}: {self.names}")
         given = self.inputs[name]
         return [given] if isinstance(given, str) else list(given)
 
@@ -129,7 +130,9 @@ class Job:
         return found
 
     def read(self, name: str, spec: TableSpec) -> pl.DataFrame:
-        """Read the tables of an input and stack them in order; columns only some have are null.
+        """Read the tables of an input and stack them in order.
+
+        Columns that a table lacks are null in its rows.
 
         Raises
         ------
@@ -178,11 +181,12 @@ class Job:
         prompt_hash: str | None = None,
         llm_backend: str | None = None,
     ) -> Provenance:
-        """Make the provenance of a table written now.
+        """Return the provenance of a table written now.
 
         Its inputs are the tables read so far, ``inputs`` (tables that were read without the job)
-        and ``files``, hashes of files that are not tables. ``params`` replaces the rule's. It takes
-        revisions, ``queries_by`` and ``llm_backend`` over from the inputs and adds the given ones.
+        and ``files``, hashes of files that are not tables. ``params`` replaces the rule's
+        parameters. The record has the revisions, ``queries_by`` and ``llm_backend`` of the inputs'
+        provenance and the given ones.
         """
         paths = list(dict.fromkeys([*self.used, *map(str, inputs)]))
         records = [read_provenance(path) or {} for path in paths]
@@ -194,7 +198,7 @@ class Job:
         return Provenance(
             self.stage,
             self.version,
-            params=self.deciding if params is None else params,
+            params=self.deciding_params if params is None else params,
             inputs={path: content_hash(path) for path in paths} | dict(files or {}),
             revisions=merged | dict(revisions or {}),
             queries_by=both("queries_by", queries_by),
@@ -203,9 +207,9 @@ class Job:
         )
 
     @cached_property
-    def deciding(self) -> dict[str, Any]:
+    def deciding_params(self) -> dict[str, Any]:
         """The parameters that decide the rows."""
-        return {name: self.values[name] for name in self.params if name not in NOT_DECIDING}
+        return {name: self.values[name] for name in self.params if name not in OMITTED_PARAMS}
 
     @cached_property
     def domain_names(self) -> list[str]:
@@ -222,8 +226,8 @@ class Job:
     def domains(self) -> Iterator["DomainJob"]:
         """Yield the domains of the job; after the last one, write the tables that they added to.
 
-        The parameter ``domains`` names them: a list, or a mapping from domain to a value.
-        Without it, the wildcard ``domain`` is the only one.
+        The parameter ``domains`` names the domains: a list, or a mapping from domain to a value.
+        Without it, the wildcard ``domain`` names the only one.
         """
         given = self.value("domains", default=None)
         for number, name in enumerate(self.domain_names):
@@ -234,7 +238,7 @@ class Job:
         self.close()
 
     def close(self) -> None:
-        """Remove rows that wait for a table that was not written."""
+        """Discard the rows of tables that are not complete."""
         for writer in self.writers.values():
             writer.discard()
         self.writers.clear()
@@ -273,7 +277,7 @@ class DomainJob:
         return [OfDomain(path, self.name) if has_domains(path) else path for path in paths]
 
     def read(self, name: str, spec: TableSpec) -> pl.DataFrame:
-        """Read the domain's rows of an input, without the labels; see `Job.read`."""
+        """Read the domain's rows of an input, without language and domain; see `Job.read`."""
         return self.job._stacked(self.tables(name), spec)
 
     def read_each(self, name: str, spec: TableSpec) -> list[pl.DataFrame]:
