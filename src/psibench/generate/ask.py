@@ -22,6 +22,7 @@ from psibench.generate.recipes import step_spec, tasks_of
 from psibench.lines import read_records
 from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import AskItem, OutcomeSink
+from psibench.llm.connection import PROMPT_TOO_LONG
 from psibench.llm.prompts import PromptTemplate, load_prompt, task_requests
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price, load_prices
@@ -301,7 +302,8 @@ def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking
         "run again to send the remaining requests"
         if may_pass
         else "the server would refuse these requests again, so first fix the cause that it "
-        "reports (the model's settings in `llms:`, or the length of the documents)"
+        "reports (the model's settings in `llms:`, or for prompt_too_long a larger context of the "
+        "server, a smaller sampling.max_output_tokens, or shorter documents)"
     )
     raise InputError(
         f"{asking.task.name}: {len(failed)} of {n_items} requests to {asking.llm.model} got no "
@@ -358,14 +360,17 @@ def gather(
 
 
 def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return a dropped row for each outcome without a value; its status is the reason."""
+    """Return a dropped row for each outcome without a value.
+
+    The reason is the status, or `PROMPT_TOO_LONG` if the server refused the prompt's length.
+    """
     return dropped_frame(
         Dropped(
             task.name,
             task.unit,
             row["item_id"],
             row["doc_id"],
-            row["status"],
+            PROMPT_TOO_LONG if row["reason"] == PROMPT_TOO_LONG else row["status"],
             f"{row['reason']}: {row['reply'] or ''}"[:REPLY_DETAIL_CHARS],
             target_position=row["target_position"],
         )

@@ -16,7 +16,12 @@ import numpy as np
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.connection import MOST_REPLY_BYTES, Connection, TryFailedError
+from psibench.llm.connection import (
+    MOST_REPLY_BYTES,
+    PROMPT_TOO_LONG,
+    Connection,
+    TryFailedError,
+)
 from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
@@ -36,7 +41,7 @@ SPECIAL_TOKENS = 4
 """Most special tokens of a text; services may leave them out of their counts."""
 LEAST_COUNTED = 0.9
 """Share of our token count; a service that counts fewer may have cut texts."""
-TOO_LARGE = ("http_400", "http_413", "http_422")
+TOO_LARGE = ("http_400", "http_413", "http_422", PROMPT_TOO_LONG)
 """Failures of a request that may have too many texts or tokens for the service."""
 MOST_RETRY_PAUSE_S = 120.0
 """Longest pause between two tries; the `openai` client's limit for Retry-After."""
