@@ -61,6 +61,12 @@ def test_a_persona_is_listed_if_its_words_match_a_candidate(reply, persona, is_l
     assert gathered.flow == (Flow("documents", 1, 1),)
 
 
+def test_the_candidates_are_the_choices_of_the_persona():
+    tables = {"documents": documents([TEXT]), "persona_candidates": candidates("d0")}
+    (item,) = CHOOSE_CONFIGURATION.items(tables, CHOOSE)
+    assert item.limits == {"properties": {"persona": {"enum": PERSONAS}}}
+
+
 def test_a_blank_persona_drops_the_document():
     tables = {"documents": documents([TEXT, "b"]), "persona_candidates": candidates("d0", "d1")}
     replies = [configuration_reply("d0", " . "), configuration_reply("d1", "An engineer")]

@@ -300,6 +300,16 @@ def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+LONGEST_QUERY = {"maxLength": 1000}
+"""Limit of a query's characters, for the server. XQuAD's longest question has 226."""
+
+
+def most_questions(n: int) -> dict[str, Any]:
+    """Return the limits (`TaskItem`) of a reply with ``n`` questions."""
+    one = {"properties": {"question": LONGEST_QUERY}}
+    return {"properties": {"questions": {"maxItems": n, "items": one}}}
+
+
 REPLY_DETAIL_CHARS = 200
 """Characters of a reply that a dropped row shows."""
 

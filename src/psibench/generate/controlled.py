@@ -14,7 +14,13 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.generate.base import REPLY_DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
+from psibench.generate.base import (
+    LONGEST_QUERY,
+    REPLY_DETAIL_CHARS,
+    GeneratedBenchmark,
+    fold_space,
+    gathered,
+)
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -46,6 +52,7 @@ _CANDIDATES_SCHEMA: dict[str, Any] = {
     "length_bin": pl.String,
     "answer_in_segment": pl.Boolean,
 }
+_OF_QUERY = {"properties": {"query": LONGEST_QUERY}}
 _LIST_MARK = re.compile(r"\A(?:\(?\d+[.):]|[-*•])\s+")
 
 
@@ -79,7 +86,9 @@ def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterat
     documents = tables[DOCUMENTS_TABLE].select("_id", "text")
     joined = documents.join(tables[PERSONAS_TABLE], on="_id", how="left", maintain_order="left")
     for doc_id, text, personas in joined.select("_id", "text", "personas").iter_rows():
-        yield TaskItem(doc_id, doc_id, {"document": text, "personas": personas})
+        values = {"document": text, "personas": personas}
+        limits = {"properties": {"persona": {"enum": list(dict.fromkeys(personas))}}}
+        yield TaskItem(doc_id, doc_id, values, limits=limits if personas else {})
 
 
 def gather_configurations(
@@ -139,7 +148,8 @@ def _thirds(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskIt
         for position, segment in zip(POSITIONS, split_equal(row["document"]), strict=True):
             for k in range(n):
                 item_id = f"{row['_id']}-{position}" + (f"-{k}" if n > 1 else "")
-                yield TaskItem(item_id, row["_id"], values | {"segment": segment}, position, k)
+                values = {**values, "segment": segment}
+                yield TaskItem(item_id, row["_id"], values, position, k, limits=_OF_QUERY)
 
 
 def gather_queries(

@@ -26,6 +26,7 @@ from psibench.generate.base import (
     check_questions,
     fold_space,
     gathered,
+    most_questions,
 )
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -137,7 +138,11 @@ def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskI
         spans = section.chunks(text)
         for number, (start, end) in enumerate(spans):
             tag = tag_posq(start, end, len(text))
-            yield TaskItem(f"{doc_id}-c{number}", doc_id, {"chunk": text[start:end], **given}, tag)
+            values, limits = (
+                {"chunk": text[start:end], **given},
+                most_questions(section.n_questions),
+            )
+            yield TaskItem(f"{doc_id}-c{number}", doc_id, values, tag, limits=limits)
 
 
 def gather_questions(

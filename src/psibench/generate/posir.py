@@ -22,6 +22,7 @@ from psibench.generate.base import (
     LengthBuckets,
     check_questions,
     gathered,
+    most_questions,
 )
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -115,7 +116,8 @@ def proposal_items(tables: Tables, section: ProposeQuestions) -> Iterator[TaskIt
             continue
         position = drawn_position(doc_id, seed=section.seed)
         values = {"document": text, "position": position, "n_questions": section.n_questions}
-        yield TaskItem(doc_id, doc_id, values, target_position=position)
+        limits = most_questions(section.n_questions)
+        yield TaskItem(doc_id, doc_id, values, target_position=position, limits=limits)
 
 
 def gather_proposals(

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -225,7 +225,7 @@ def task_requests(
             model=llm.model,
             revision=llm.revision,
             messages=prompt.render(item.values),
-            response=prompt.response,
+            response=replace(prompt.response, limits=item.limits),
             sampling=llm.sampling,
             reply_format=llm.reply_format,
             sample=item.sample,

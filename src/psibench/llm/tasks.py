@@ -37,6 +37,7 @@ class TaskItem:
 
     ``values`` are all variables of the task's prompt; ``target_position`` is beginning, middle or
     end if the item has one; ``sample`` is 0 for the first answer to a prompt, 1 for the second, ...
+    ``limits`` narrow the reply for servers that enforce a schema (`ResponseSchema`).
     """
 
     id: str
@@ -44,6 +45,7 @@ class TaskItem:
     values: Mapping[str, Any]
     target_position: str | None = None
     sample: int = 0
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
