@@ -28,9 +28,11 @@ from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
+    NO_PROMPT,
     Gathered,
     LlmTask,
     LlmTaskSection,
+    PromptCopies,
     TaskItem,
     replied,
     shard_documents,
@@ -184,7 +186,14 @@ def ask_domains(
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
         domain.write("usage", usage, LLM_USAGE, **record)
-        gathered = gather(asking.task, asking.section, frames[number], rows)
+        gathered = gather(
+            asking.task,
+            asking.section,
+            frames[number],
+            rows,
+            prompt=template.copies,
+            language=domain.language,
+        )
         _warn_if_empty(domain, asking.task, gathered)
         domain.write("rows", gathered.rows, asking.task.spec, **record)
         left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
@@ -339,13 +348,17 @@ def gather(
     section: LlmTaskSection,
     tables: Mapping[str, pl.DataFrame],
     outcomes: pl.DataFrame,
+    *,
+    prompt: PromptCopies = NO_PROMPT,
+    language: str | None = None,
 ) -> Gathered:
     """Return a task's rows, and the items it dropped, including those without a usable reply.
 
+    ``prompt`` has what replies must not copy, ``language`` is the documents' language.
     ``char_length`` of a dropped item is the length of its document.
     """
     usable = outcomes.filter(pl.col("status") == "ok")
-    gathered = task.gather(tables, section, replied(usable))
+    gathered = task.gather(tables, section, replied(usable, prompt, language))
     unusable = _unusable(task, outcomes.filter(pl.col("status") != "ok"))
     dropped = pl.concat([unusable, gathered.dropped]).drop("char_length")
     lengths = tables["documents"].select(
@@ -398,7 +411,7 @@ def read_asking(
     return Asking(llm_task, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
 
 
-@stage("ask", version=7)
+@stage("ask", version=8)
 def run_ask(job: Job) -> None:
     """Ask a shard of a task about all domains of a language and write the task's tables.
 

@@ -18,9 +18,10 @@ from psibench.generate.base import (
     LONGEST_QUERY,
     REPLY_DETAIL_CHARS,
     GeneratedBenchmark,
-    fold_space,
     gathered,
+    query_key,
 )
+from psibench.generate.faults import query_fault
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -164,9 +165,9 @@ def gather_queries(
 
     Dropped, by reason:
 
-    - ``blank_query``, ``blank_answer``.
-    - ``repeated_query``: the text of an earlier query of the same third, ignoring white space and
-      case; the detail has the earlier id.
+    - ``blank_query``, ``blank_answer``, and the reasons of `query_fault`.
+    - ``repeated_query``: the text of an earlier query of the same third, see `query_key`; the
+      detail has the earlier id.
     - ``same_for_thirds``: one text for several thirds of a document. All such queries are dropped:
       each contradicts the target of the others, and keeping the first would favour the beginning.
     - ``blank_segment``: the third has no text, so there was no request for it.
@@ -181,7 +182,7 @@ def gather_queries(
     ]
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
         facts = configured.row(row_numbers[doc_id], named=True)
-        for reply, reason, detail in _with_reasons(list(group)):
+        for reply, reason, detail in _with_reasons(list(group), facts):
             if reason:
                 dropped.append(refusal(GENERATE, "queries", reply, reason, detail=detail))
             else:
@@ -194,7 +195,9 @@ def _configured(tables: Tables) -> pl.DataFrame:
     return documents.join(tables[CHOOSE], on="_id", maintain_order="left")
 
 
-def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, str]]:
+def _with_reasons(
+    replies: Sequence[Replied], facts: dict[str, str]
+) -> Iterator[tuple[Replied, str, str]]:
     """Yield each reply about one document, the reason to drop it ("" to keep it), and a detail."""
     thirds: defaultdict[str, list[str]] = defaultdict(list)
     for reply in replies:
@@ -203,10 +206,13 @@ def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, st
     for reply in replies:
         query, key = _query(reply)[:REPLY_DETAIL_CHARS], _key(reply)
         same_text_thirds = dict.fromkeys(thirds[key])
+        fault = query_fault(reply, _query(reply), facts["document"], persona=facts["persona"])
         if not query:
             yield reply, "blank_query", _answer(reply)[:REPLY_DETAIL_CHARS]
         elif not _answer(reply):
             yield reply, "blank_answer", query
+        elif fault:
+            yield reply, fault[0], f"{fault[1][:REPLY_DETAIL_CHARS]}: {query}"
         elif len(same_text_thirds) > 1:
             yield reply, "same_for_thirds", f"{', '.join(same_text_thirds)}: {query}"
         elif key in kept:
@@ -265,7 +271,7 @@ def _answer(reply: Replied) -> str:
 
 
 def _key(reply: Replied) -> str:
-    return fold_space(_query(reply))
+    return query_key(_query(reply))
 
 
 GENERATE_POSITIONAL_QUERY = LlmTask(
