@@ -24,6 +24,7 @@ from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import AskItem, OutcomeSink
 from psibench.llm.connection import PROMPT_TOO_LONG
 from psibench.llm.prompts import PromptTemplate, load_prompt, task_requests
+from psibench.llm.reply_warnings import limit_warnings, value_warnings
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.llm.tasks import (
@@ -166,6 +167,8 @@ def ask_domains(
             ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
         )
         _report_forms(asking, totals)
+        for text in limit_warnings(totals):
+            warn(f"{asking.task.name}, {asking.llm.model}: {text}")
     _refuse_unanswered(outcomes.values(), n_items, asking)
     judge = {
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
@@ -179,6 +182,7 @@ def ask_domains(
         "llm_backend": asking.llm.backend,
         "queries_by": None if asking.task.judges else f"llm:{asking.llm.model}",
     }
+    every: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for number, domain in enumerate(job.domains()):
         of_domain = [_outcome_row(item, outcomes[f"{number}:{item.id}"]) for item in items[number]]
         rows = pl.DataFrame(of_domain, schema=OUTCOMES.empty().schema)
@@ -199,6 +203,9 @@ def ask_domains(
         left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
         domain.write("dropped", left_out, ATTRITION, **record)
         domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **record)
+        every.append((rows, gathered.rows))
+    for text in value_warnings(asking.task, *zip(*every, strict=True)):
+        warn(f"{asking.task.name}, {asking.llm.model}: {text}")
 
 
 def _warn_if_empty(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:

@@ -128,6 +128,8 @@ CHOOSE_CONFIGURATION = LlmTask(
     CONFIGURATIONS,
     configuration_items,
     gather_configurations,
+    varied=("difficulty", "query_length"),
+    wanted={"persona_listed": "the persona is none of the candidates"},
 )
 
 
@@ -275,5 +277,11 @@ def _key(reply: Replied) -> str:
 
 
 GENERATE_POSITIONAL_QUERY = LlmTask(
-    GENERATE, "queries", (DOCUMENTS_TABLE, CHOOSE), CANDIDATES, query_items, gather_queries
+    GENERATE,
+    "queries",
+    (DOCUMENTS_TABLE, CHOOSE),
+    CANDIDATES,
+    query_items,
+    gather_queries,
+    wanted={"answer_in_segment": "the answer is not in the segment, so that its span is the third"},
 )

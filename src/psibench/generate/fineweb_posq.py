@@ -230,4 +230,5 @@ GENERATE_QUESTIONS = LlmTask(
     spec=CANDIDATES,
     items=question_items,
     gather=gather_questions,
+    wanted={"answer_in_chunk": "the answer is not in the chunk"},
 )

@@ -121,6 +121,7 @@ class Connection:
         )
         self._turnstile = Turnstile()
         self._logged = set[str]()
+        self.n_sent = self.n_timeouts = 0
         url = without_keys(address or OPENAI_URL)
         logger.info("asking %s at %s, up to %d requests at once", model, url, policy.concurrency)
 
@@ -183,9 +184,11 @@ class Connection:
         if not call.is_under_way:  # a retry
             await self.budget.admit(call)
         call.n_tries += 1
+        self.n_sent += 1
         try:
             response = await send()
         except BaseException as error:
+            self.n_timeouts += isinstance(error, httpx2.ReadTimeout)
             # After these errors the server may bill the work; other requests did not reach it.
             broken_off = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
             maybe_billed = (*broken_off, TryFailedError)

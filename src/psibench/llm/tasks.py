@@ -133,6 +133,10 @@ class LlmTask:
         (tables of all documents, the task's section, replies in order of the documents) -> rows.
     prompt
         Task whose template it uses; None: the template of its name.
+    varied
+        Fields of the reply that differ between items of any corpus; a warning says if they do not.
+    wanted
+        Boolean column of its rows -> meaning of false; a warning says if most are false.
     """
 
     name: str
@@ -143,6 +147,8 @@ class LlmTask:
     gather: Callable[[Tables, Any, Iterable[Replied]], Gathered]
     prompt: str | None = None
     documents: TableSpec = DOCUMENTS
+    varied: tuple[str, ...] = ()
+    wanted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def template(self) -> str:
