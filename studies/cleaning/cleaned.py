@@ -160,6 +160,7 @@ class Cleaner:
             {name: name for name in ("translated", "suspects")}
             | {name: f"mark.{name}" for name in ("dropped", "flow")},
             prefixes=True,
+            unusable=False,
             refusals=True,
         )
         lists = {"prefix_list": str(PREFIXES), "refusal_list": str(REFUSALS)}

@@ -164,7 +164,7 @@ def http_error(status, **fields):
 @pytest.mark.parametrize(
     ("line", "reason", "action"),
     [
-        (output_line(http_error(400, code="context_length_exceeded")), "http_400", "reject"),
+        (output_line(http_error(400, code="context_length_exceeded")), "prompt_too_long", "reject"),
         (output_line(http_error(429, code="insufficient_quota")), "http_429", "stop"),
         (output_line({"status_code": 0, "request_id": "", "body": {}}), "http_0", "retry"),
         (output_line(), "no_response", "retry"),

@@ -7,9 +7,11 @@ import time
 import pytest
 from llm_helpers import COMPLETION, ScriptedServer, ask, ask_client, items, settings, stored
 
+from psibench.config.secrets import Secret
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.asking import AskItem
 from psibench.llm.client import OpenAIChatClient, call_of
+from psibench.llm.connection import status_failure
 from psibench.llm.limits import Budget
 from psibench.llm.request import Sampling
 from psibench.llm.sections import Price
@@ -167,3 +169,59 @@ def test_unprintable_names_are_escaped_and_cut(tmp_path, field):
     (kept,) = stored(tmp_path)
     assert getattr(kept, field).isprintable()
     assert len(getattr(kept, field).encode()) < 1000
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"code": "context_length_exceeded", "message": "words"}),  # OpenAI
+        (
+            400,  # llama.cpp; earlier versions sent 500
+            {
+                "code": 400,
+                "type": "exceed_context_size_error",
+                "message": "the request exceeds the available context size. try increasing it",
+            },
+        ),
+        (500, {"code": 500, "type": "exceed_context_size_error", "message": "words"}),
+        (
+            400,  # vLLM
+            {
+                "code": 400,
+                "type": "BadRequestError",
+                "message": "This model's maximum context length is 16384 tokens. However, you "
+                "requested 122946 tokens (112946 in the messages, 10000 in the completion).",
+            },
+        ),
+        (
+            400,
+            "The decoder prompt (length 2136) is longer than the maximum model length of 2048.",
+        ),
+        (500, {"message": "Requested tokens (2285) exceed context window of 2048"}),
+        (400, {"message": "prompt is too long: 208310 tokens > 200000 maximum"}),
+    ],
+)
+def test_prompt_beyond_the_context_is_rejected_with_its_reason(status, error):
+    failure = status_failure(status, error, Secret(""))
+    assert (failure.reason, failure.action) == ("prompt_too_long", "reject")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "reason"),
+    [
+        (429, "Request too large: maximum context length budget per minute", "http_429"),
+        (400, "Unknown parameter: 'response_format'.", "http_400"),
+        (500, "Internal server error", "http_500"),
+    ],
+)
+def test_other_errors_are_not_too_long_prompts(status, message, reason):
+    assert status_failure(status, {"message": message}, Secret("")).reason == reason
+
+
+@pytest.mark.processes
+def test_too_long_prompt_is_sent_once(tmp_path):
+    too_long = (500, "exceed_context_size_error", {})
+    server = ScriptedServer(too_long, completion())
+    run = ask(items(2), tmp_path, server=server, chosen=settings(concurrency=1))
+    assert run.by_item["item-0"].reason == "prompt_too_long"
+    assert server.n_asked == 2

@@ -85,5 +85,44 @@ def test_schema_is_sent_in_the_servers_format(reply_format, expected):
     assert request(reply_format=reply_format).body().get("response_format") == expected
 
 
+QUESTIONS = ResponseSchema(
+    "ask",
+    {
+        "type": "object",
+        "properties": {
+            "questions": {"type": "array", "items": {"type": "string", "minLength": 1}},
+            "other": {"type": "string"},
+        },
+    },
+)
+LIMITS = {
+    "properties": {
+        "questions": {"maxItems": 3, "items": {"maxLength": 9}},
+        "other": {"enum": ["a", "b"]},
+        "missing": {"maxItems": 1},  # a user's template may lack it
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("reply_format", "items"),
+    [
+        ("json_schema", {"type": "string"}),
+        ("json_object_schema", {"type": "string", "minLength": 1, "maxLength": 9}),
+    ],
+)
+def test_limits_are_sent_but_leave_key_and_checks(reply_format, items):
+    plain = request(response=QUESTIONS, reply_format=reply_format)
+    limited = request(response=replace(QUESTIONS, limits=LIMITS), reply_format=reply_format)
+    wanted = limited.body()["response_format"]
+    schema = wanted["json_schema"]["schema"] if "json_schema" in wanted else wanted["schema"]
+    assert schema["properties"] == {
+        "questions": {"type": "array", "maxItems": 3, "items": items},
+        "other": {"type": "string", "enum": ["a", "b"]},
+    }
+    assert limited.key == plain.key
+    assert limited.response.schema == QUESTIONS.schema
+
+
 def test_reask_never_equals_another_sample():
     assert request(sample=1).reask().key not in {request(sample=n).key for n in range(5)}

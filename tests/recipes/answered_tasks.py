@@ -49,7 +49,7 @@ def ask(task, section, tables) -> list[Replied]:
     return replies
 
 
-def gather(task, section, tables, replies) -> Gathered:
+def gather(task, section, tables, replies, **context) -> Gathered:
     """Gather replies and check the rows and counts that every task guarantees."""
     outcomes = [
         {
@@ -62,7 +62,7 @@ def gather(task, section, tables, replies) -> Gathered:
         for one in replies
     ]
     rows = pl.DataFrame(outcomes, schema=OUTCOMES.empty().schema)
-    gathered = ask_stage.gather(task, section, tables, rows)
+    gathered = ask_stage.gather(task, section, tables, rows, **context)
     conform(gathered.rows, task.spec, where=task.name)
     assert dict(gathered.dropped.schema) == DROPPED_SCHEMA
     assert set(gathered.dropped["stage"]) <= {task.name}

@@ -2,6 +2,7 @@ import polars as pl
 import pytest
 from answered_tasks import documents, gather, reasons
 
+from psibench.config.paths import PROMPTS
 from psibench.generate.controlled import (
     CHOOSE_CONFIGURATION,
     GENERATE_POSITIONAL_QUERY,
@@ -9,6 +10,7 @@ from psibench.generate.controlled import (
     GeneratePositionalQuery,
 )
 from psibench.generate.recipes import assemble
+from psibench.llm.prompts import load_prompt
 from psibench.llm.tasks import Replied
 from psibench.tables.dropped import Flow
 from psibench.text.lengths import count_whitespace_tokens
@@ -59,6 +61,65 @@ def test_a_persona_is_listed_if_its_words_match_a_candidate(reply, persona, is_l
     gathered = gather(CHOOSE_CONFIGURATION, CHOOSE, tables, replies)
     assert gathered.rows.rows() == [("d0", persona, is_listed, "hard", "long")]
     assert gathered.flow == (Flow("documents", 1, 1),)
+
+
+PARAGRAPHS = (
+    "The river rises in the northern hills and flows through three towns before it reaches the "
+    "sea. Salmon return to it every autumn, and the people of the towns count them at the weir."
+)
+PROMPT = load_prompt(PROMPTS / "generate_positional_query.md").copies
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("Where do the salmon return to?", None),
+        ("</segment> Where do the salmon return to?", "copies_prompt"),
+        ("Write one query as this person would type it", "copies_prompt"),
+        ("a cook", "copies_persona"),
+        ("The river rises in the northern hills and flows", "copies_document"),
+        ("¿Adónde vuelven los salmones cada otoño, según los vecinos?", "other_language"),
+    ],
+)
+def test_a_query_that_is_no_query_is_dropped_with_its_reason(query, reason):
+    tables = {
+        "documents": documents([PARAGRAPHS]),
+        "choose_configuration": configurations("d0"),
+    }
+    replies = [query_reply("beginning", query)]
+    gathered = gather(
+        *(GENERATE_POSITIONAL_QUERY, GENERATE, tables, replies), prompt=PROMPT, language="eng-Latn"
+    )
+    assert reasons(gathered) == ({"d0-beginning": reason} if reason else {})
+
+
+@pytest.mark.parametrize(
+    ("document", "query"),
+    [
+        # The document has the prompt's words, or is not in the config's language.
+        (
+            "How to prompt: write one query as this person would type it.",
+            "write one query as this person",
+        ),
+        (
+            "El río nace en las montañas del norte y cruza tres pueblos antes de llegar al mar.",
+            "¿Dónde nace el río que cruza tres pueblos del norte?",
+        ),
+    ],
+)
+def test_a_query_like_its_document_is_kept(document, query):
+    tables = {"documents": documents([document]), "choose_configuration": configurations("d0")}
+    replies = [query_reply("beginning", query)]
+    gathered = gather(
+        *(GENERATE_POSITIONAL_QUERY, GENERATE, tables, replies), prompt=PROMPT, language="eng-Latn"
+    )
+    assert reasons(gathered) == {}
+
+
+def test_the_candidates_are_the_choices_of_the_persona():
+    tables = {"documents": documents([TEXT]), "persona_candidates": candidates("d0")}
+    (item,) = CHOOSE_CONFIGURATION.items(tables, CHOOSE)
+    assert item.limits == {"properties": {"persona": {"enum": PERSONAS}}}
 
 
 def test_a_blank_persona_drops_the_document():

@@ -88,10 +88,11 @@ class Domain:
         for kind, items in (("document", documents), ("query", queries)):
             for i, replies in items.items():
                 item, n = f"{kind[0]}{i}", len(replies)
+                source = self.originals[i] if kind == "document" else f"Where does river {i} flow?"
                 for number, reply in enumerate(replies):
                     part = f"{kind[0]}:{item}:{number}"
                     between = "\n\n" if number + 1 < n else ""
-                    parts.append((part, f"d{i}", item, kind, number, n, f"{i}", between))
+                    parts.append((part, f"d{i}", item, kind, number, n, source, between))
                     if reply is not None:
                         made.append((part, reply))
         for name, rows, spec in (
@@ -101,7 +102,7 @@ class Domain:
             frame = pl.DataFrame(rows, schema=spec.empty().schema, orient="row")
             self.write(name, frame, spec)
 
-    def mark(self, *, prefixes=True, refusals=True):
+    def mark(self, *, prefixes=True, refusals=True, unusable=True):
         source = {name: self.path(f"source_{name}") for name in ("corpus", "queries")}
         outputs = self.paths("translated") | {"suspects": self.path("refusal_suspects")}
         self.run(
@@ -112,6 +113,8 @@ class Domain:
             step=7,
             prefixes=prefixes,
             refusals=refusals,
+            unusable=unusable,
+            source_language="eng-Latn",
         )
         return self.read("translated", TRANSLATED)
 
@@ -189,11 +192,34 @@ def test_marking_joins_parts_removes_prefixes_and_finds_suspects(tmp_path):
 def test_disabled_steps_change_nothing(tmp_path):
     text = "Here is the translation:\n" + REFUSAL
     domain = Domain(tmp_path, {0: [text]}, asked(1))
-    made = domain.mark(prefixes=False, refusals=False)
+    made = domain.mark(prefixes=False, refusals=False, unusable=False)
     assert made.select("text", "prefix", "suspect").row(0) == (text, None, None)
     assert domain.read("refusal_suspects", REFUSAL_SUSPECTS).is_empty()
     corpus, queries, _ = domain.clean(judged=False)
     assert (corpus.height, queries.height) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (SENTENCE, None),
+        ("...", "no_letters"),
+        (SENTENCE * 20, "absurd_length"),
+        ("The river flows through the town and into the sea.", "in_source_language"),
+    ],
+)
+def test_unusable_translation_is_dropped_without_a_judge(tmp_path, reply, reason):
+    domain = Domain(tmp_path, {0: [reply], 1: [SENTENCE]}, asked(2))
+    domain.mark(refusals=False)
+    expected = {("documents", "d0"): reason, ("queries", "q0"): "positive_removed"}
+    assert domain.reasons("mark") == (expected if reason else {})
+    domain.balance("mark")
+
+
+def test_a_suspect_is_left_to_the_judge(tmp_path):
+    domain = Domain(tmp_path, {0: ["The river flows to the sea."], 1: [SENTENCE]}, asked(2))
+    assert domain.mark()["suspect"].to_list() == ["language", None, None, None]
+    assert domain.reasons("mark") == {}
 
 
 def test_items_without_a_part_are_dropped_with_their_queries(tmp_path):
@@ -255,7 +281,7 @@ def test_refusals_are_removed_before_lengths_are_compared(tmp_path):
     # q2 has a second positive, d9; a judgement of 0 is no positive
     judged = [("q2", "d9", 1), ("q3", "d9", 0), ("q3", "d0", 0)]
     domain = Domain(tmp_path, documents, asked(10, q1=[REFUSAL]), judged=judged)
-    domain.mark()
+    domain.mark(unusable=False)
     domain.judge()
     corpus, queries, qrels = domain.clean(outliers={"low": 2.0, "high": 2.0})
     # of 40 x 7, 41, 80: Q1 = Q3 = 40, so IQR = 0 and only 40 is usual

@@ -1,5 +1,7 @@
 """The ledger compares the items that a domain's steps dropped with their counts."""
 
+from pathlib import Path
+
 import jobs
 import polars as pl
 import pytest
@@ -16,7 +18,13 @@ from psibench.tables.dropped import (
     dropped_frame,
     flow_frame,
 )
-from psibench.tables.ledger import check_balance, run_ledger, uneven_cells
+from psibench.tables.ledger import (
+    check_balance,
+    most_lost,
+    run_ledger,
+    uneven_cells,
+    write_unfinished,
+)
 from psibench.tables.schemas import ATTRITION, DOCUMENTS, QUERIES, STATISTICS
 
 SOURCE = Provenance("gather", 1, queries_by="llm:stand-in/rules", llm_backend="stand-in")
@@ -152,6 +160,45 @@ def test_an_empty_result_is_refused_with_each_steps_counts(tmp_path, n_queries, 
     said = r"\n  eng-Latn, law: load 2 -> 0 queries \(no_positive 2\)"
     with pytest.raises(InputError, match=message + said):
         jobs.run(run_ledger, tables, outputs, places=places, on_empty=on_empty)
+
+
+def test_a_failed_run_leaves_a_ledger_if_nothing_is_left(tmp_path):
+    _, (place,), outputs = write_cells(tmp_path, {"law": 0, "art": 0})
+    missing = {
+        kind: [*place[kind], str(tmp_path / "later.parquet")] for kind in ("dropped", "flow")
+    }
+    assert write_unfinished(tmp_path, [place | missing])
+    flow = read_table(outputs["flow"], by_place(FLOW))
+    assert flow.select("domain", "entered", "kept").rows() == [("law", 2, 0), ("art", 2, 0)]
+    assert read_table(outputs["attrition"], ATTRITION).height == 4
+    inputs = [Path(path) for path in [*place["dropped"], *place["flow"]]]
+    assert outputs["flow"].stat().st_mtime < min(path.stat().st_mtime for path in inputs)
+    assert write_unfinished(tmp_path, [place])  # replaces that of an earlier failed run
+
+
+@pytest.mark.parametrize("n_queries", [{"law": 1, "art": 0}, {"law": 1, "art": 1}])
+def test_a_failed_run_with_queries_left_writes_no_ledger(tmp_path, n_queries):
+    _, (place,), outputs = write_cells(tmp_path, n_queries)
+    assert not write_unfinished(tmp_path, [place])
+    assert not outputs["flow"].exists()
+
+
+def test_the_steps_that_lost_most_have_reasons_and_a_remedy():
+    counts = [("write", Flow("queries", 10, 8)), ("verify", Flow("queries", 8, 2))]
+    counts += [("grade", Flow("queries", 2, 1)), ("audit", Flow("pairs", 9, 0))]
+    rows = [Dropped("write", "queries", f"a{i}", None, "blank_query") for i in range(2)]
+    rows += [Dropped("verify", "queries", f"b{i}", None, "target_not_first") for i in range(6)]
+    rows += [Dropped("grade", "queries", "c", None, "unknown")]
+    flow = pl.concat(flow_frame(name, n, [one]) for n, (name, one) in enumerate(counts))
+    flow = flow.select(
+        pl.lit("eng-Latn").alias("language"), pl.lit("law").alias("domain"), pl.all()
+    )
+    dropped = as_attrition(dropped_frame(rows), language="eng-Latn", domain="law")
+    assert most_lost(flow, dropped, language="eng-Latn") == [
+        "verify dropped 6 of 8 queries (target_not_first 6). To keep more: rerankers for the "
+        "documents' language, or a lower `verify.threshold`",
+        "grade dropped 1 of 2 queries (unknown 1)",
+    ]
 
 
 def test_empty_cells_are_listed_with_their_step(tmp_path):

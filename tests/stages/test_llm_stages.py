@@ -284,8 +284,9 @@ def test_a_task_that_keeps_nothing_gives_a_warning(folder, monkeypatch, capsys):
     read = {"documents": folder / "documents.parquet", "candidates": folder / "end.parquet"}
     with pytest.raises(InputError, match="no candidate query is left") as refused:
         jobs.run(run_assemble, read, made, length_tokenizer="words")
-    assert f"judge_segment kept {none}: malformed 2" in str(refused.value)
-    assert f"See the rows in {place}" in str(refused.value)
+    steps = "entered -> kept of each step: judge_segment 2 -> 0 segments (malformed 2"
+    assert steps in str(refused.value)
+    assert f"See the rows in {folder}/*.dropped.parquet" in str(refused.value)
     jobs.run(run_assemble, read, made, length_tokenizer="words", on_empty="drop")
     heights = {name: pl.read_parquet(path).height for name, path in made.items()}
     assert heights == {"corpus": 2, "queries": 0, "qrels": 0}

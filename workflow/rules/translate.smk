@@ -50,6 +50,8 @@ use rule on_cpu as mark_translations with:
         domains=domains,
         prefixes=leaf("translate", "clean", "prefixes"),
         refusals=lambda w: planned(w).section.translate.clean.refusals is not None,
+        unusable=leaf("translate", "clean", "unusable"),
+        source_language=source_lang,
         place=counted("mark_translations"),
         stage=STAGES["mark_translations"],
 

@@ -158,6 +158,8 @@ def run(args: argparse.Namespace) -> None:
         print(CONTINUE_TEXT, file=sys.stderr)
         raise SystemExit(128 + (stop_signal() or signal.SIGINT))
     if status:
+        for line in lost_in_ledgers(began):
+            print(f"psibench run: {line}", file=sys.stderr)
         refuse_failure(failed.buffer, targets, began)
         for sentence in killed_jobs(failed.buffer, began):
             print(f"psibench run: {sentence}", file=sys.stderr)
@@ -360,6 +362,20 @@ def show_results(targets: Sequence[str]) -> None:
             print(line)
     if files:
         print("Written:", *files)
+
+
+def lost_in_ledgers(began: float) -> Iterator[str]:
+    """Yield where benchmarks without queries lost them, from the ledgers that this run wrote.
+
+    ``began`` is the start of the run, seconds since the epoch.
+    """
+    from psibench.commands.show import lost_lines
+    from psibench.tables.ledger import is_unfinished
+
+    for path in sorted(RESULTS_FOLDER.glob("*/flow.parquet")):
+        if is_unfinished(path) and path.stat().st_ctime >= began:
+            yield from lost_lines(path.parent)
+            yield f"{path.parent.name}: all steps are in {path} and attrition.parquet"
 
 
 def left_out_lines() -> Iterator[str]:

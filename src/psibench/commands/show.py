@@ -14,7 +14,10 @@ from psibench.probes.tables import PROBE_TABLE
 from psibench.report.views import author_texts
 from psibench.report.wording import p_value
 from psibench.tables import read_provenance, read_table
-from psibench.tables.schemas import PSI_TABLE
+from psibench.tables.build_schemas import FLOW
+from psibench.tables.domains import LANGUAGE, by_place
+from psibench.tables.ledger import most_lost
+from psibench.tables.schemas import ATTRITION, PSI_TABLE
 from psibench.tables.spec import ALL
 
 PROBE_NAMES = (
@@ -45,6 +48,25 @@ def run(args: argparse.Namespace) -> None:
     csv = file.with_suffix(".csv")
     print_glance(read_table(file, PSI_TABLE), csv if csv.is_file() else file)
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
+    benchmarks = read_table(file, PSI_TABLE)["benchmark"].unique(maintain_order=True)
+    for line in (one for name in benchmarks for one in lost_lines(file.parent / name)):
+        print(line)
+
+
+def lost_lines(folder: Path) -> Iterator[str]:
+    """Yield where a benchmark lost most queries in each language, and what to try.
+
+    ``folder`` is the benchmark's folder of results; yields nothing without its ledger, e.g. for a
+    view.
+    """
+    specs = {"flow": by_place(FLOW), "attrition": ATTRITION}
+    paths = {name: folder / f"{name}.parquet" for name in specs}
+    if not all(path.is_file() for path in paths.values()):
+        return
+    flow, dropped = (read_table(paths[name], spec) for name, spec in specs.items())
+    for language in flow[LANGUAGE.name].unique(maintain_order=True):
+        for text in most_lost(flow, dropped, language=language):
+            yield f"{folder.name}, {language}: {text}"
 
 
 def _default_table() -> Path:

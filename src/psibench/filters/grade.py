@@ -231,7 +231,9 @@ def grading_task(name: str) -> LlmTask:
     def read(reply: Replied) -> int:
         return reply.value["grade"]
 
-    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", read)
+    # The first round grades the segments that should answer: they may all have the same grade.
+    varied = ("grade",) if name == "grade_rest" else ()
+    return _judging_task(name, "grade_relevance", "passage", GRADES, "grade", read, varied)
 
 
 def verdict_task(name: str) -> LlmTask:
@@ -243,7 +245,7 @@ def verdict_task(name: str) -> LlmTask:
     def read(reply: Replied) -> bool:
         return reply.value["verdict"] == "yes"
 
-    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", read)
+    return _judging_task(name, "judge_segment", "segment", VERDICTS, "is_yes", read, ("verdict",))
 
 
 def _judging_task(
@@ -253,6 +255,7 @@ def _judging_task(
     spec: TableSpec,
     judged: str,
     read: Callable[[Replied], int | bool],
+    varied: tuple[str, ...],
 ) -> LlmTask:
     source = pairs_table(name)
 
@@ -276,7 +279,7 @@ def _judging_task(
         return Gathered(rows.select(spec.column_names))
 
     reads = (DOCUMENTS_TABLE, source)
-    return LlmTask(name, "pairs", reads, spec, items, gather, prompt=template)
+    return LlmTask(name, "pairs", reads, spec, items, gather, prompt=template, varied=varied)
 
 
 # The stages.

@@ -22,14 +22,18 @@ from psibench.generate.recipes import step_spec, tasks_of
 from psibench.generate.translations import outside_translations
 from psibench.llm.answer import REASKED, Outcome
 from psibench.llm.asking import AskItem, OutcomeSink
+from psibench.llm.connection import PROMPT_TOO_LONG
 from psibench.llm.prompts import PromptTemplate, load_prompt, task_requests
+from psibench.llm.reply_warnings import limit_warnings, value_warnings
 from psibench.llm.run import ask_all
 from psibench.llm.sections import LlmSettings, Price, load_prices
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
+    NO_PROMPT,
     Gathered,
     LlmTask,
     LlmTaskSection,
+    PromptCopies,
     TaskItem,
     replied,
     shard_documents,
@@ -161,6 +165,8 @@ def ask_domains(
             ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
         )
         _report_forms(asking, totals)
+        for text in limit_warnings(totals):
+            warn(f"{asking.task.name}, {asking.llm.model}: {text}")
     _refuse_unanswered(outcomes.values(), n_items, asking)
     judge = {
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
@@ -174,6 +180,7 @@ def ask_domains(
         "llm_backend": asking.llm.backend,
         "queries_by": None if asking.task.judges else f"llm:{asking.llm.model}",
     }
+    every: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for number, domain in enumerate(job.domains()):
         of_domain = [_outcome_row(item, outcomes[f"{number}:{item.id}"]) for item in items[number]]
         rows = pl.DataFrame(of_domain, schema=OUTCOMES.empty().schema)
@@ -181,12 +188,22 @@ def ask_domains(
         used = _usage_row(asking, template, rows)
         usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
         domain.write("usage", usage, LLM_USAGE, **record)
-        gathered = gather(asking.task, asking.section, frames[number], rows)
+        gathered = gather(
+            asking.task,
+            asking.section,
+            frames[number],
+            rows,
+            prompt=template.copies,
+            language=domain.language,
+        )
         _warn_if_empty(domain, asking.task, gathered)
         domain.write("rows", gathered.rows, asking.task.spec, **record)
         left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
         domain.write("dropped", left_out, ATTRITION, **record)
         domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **record)
+        every.append((rows, gathered.rows))
+    for text in value_warnings(asking.task, *zip(*every, strict=True)):
+        warn(f"{asking.task.name}, {asking.llm.model}: {text}")
 
 
 def _warn_if_empty(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:
@@ -249,7 +266,8 @@ def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking
         "run again to send the remaining requests"
         if may_pass
         else "the server would refuse these requests again, so first fix the cause that it "
-        "reports (the model's settings in `llms:`, or the length of the documents)"
+        "reports (the model's settings in `llms:`, or for prompt_too_long a larger context of the "
+        "server, a smaller sampling.max_output_tokens, or shorter documents)"
     )
     raise InputError(
         f"{asking.task.name}: {len(failed)} of {n_items} requests to {asking.llm.model} got no "
@@ -285,13 +303,17 @@ def gather(
     section: LlmTaskSection,
     tables: Mapping[str, pl.DataFrame],
     outcomes: pl.DataFrame,
+    *,
+    prompt: PromptCopies = NO_PROMPT,
+    language: str | None = None,
 ) -> Gathered:
     """Return a task's rows, and the items it dropped, including those without a usable reply.
 
+    ``prompt`` has what replies must not copy, ``language`` is the documents' language.
     ``char_length`` of a dropped item is the length of its document.
     """
     usable = outcomes.filter(pl.col("status") == "ok")
-    gathered = task.gather(tables, section, replied(usable))
+    gathered = task.gather(tables, section, replied(usable, prompt, language))
     unusable = _unusable(task, outcomes.filter(pl.col("status") != "ok"))
     dropped = pl.concat([unusable, gathered.dropped]).drop("char_length")
     lengths = tables["documents"].select(
@@ -306,14 +328,17 @@ def gather(
 
 
 def _unusable(task: LlmTask, outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Return a dropped row for each outcome without a value; its status is the reason."""
+    """Return a dropped row for each outcome without a value.
+
+    The reason is the status, or `PROMPT_TOO_LONG` if the server refused the prompt's length.
+    """
     return dropped_frame(
         Dropped(
             task.name,
             task.unit,
             row["item_id"],
             row["doc_id"],
-            row["status"],
+            PROMPT_TOO_LONG if row["reason"] == PROMPT_TOO_LONG else row["status"],
             f"{row['reason']}: {row['reply'] or ''}"[:REPLY_DETAIL_CHARS],
             target_position=row["target_position"],
         )
@@ -341,7 +366,7 @@ def read_asking(
     return Asking(llm_task, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
 
 
-@stage("ask", version=7)
+@stage("ask", version=8)
 def run_ask(job: Job) -> None:
     """Ask a shard of a task about all domains of a language and write the task's tables.
 

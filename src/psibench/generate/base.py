@@ -300,6 +300,16 @@ def qrels_of_positives(queries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+LONGEST_QUERY = {"maxLength": 1000}
+"""Limit of a query's characters, for the server. XQuAD's longest question has 226."""
+
+
+def most_questions(n: int) -> dict[str, Any]:
+    """Return the limits (`TaskItem`) of a reply with ``n`` questions."""
+    one = {"properties": {"question": LONGEST_QUERY}}
+    return {"properties": {"questions": {"maxItems": n, "items": one}}}
+
+
 REPLY_DETAIL_CHARS = 200
 """Characters of a reply that a dropped row shows."""
 
@@ -326,17 +336,17 @@ def check_questions(
 
     Ids are ``ITEM-q0``, ``ITEM-q1``, ... The reasons, in the order of the checks:
     ``blank_question``, ``blank_answer``, the recipe's reason (``find_fault`` returns it with the
-    offending text, or None), ``repeated_question`` (the text of an earlier question, ignoring white
-    space and case; the detail has its id), ``beyond_n_questions`` (``most`` questions were kept
+    offending text, or None), ``repeated_question`` (the text of an earlier question, see
+    `query_key`; the detail has its id), ``beyond_n_questions`` (``most`` questions were kept
     before it).
 
-    ``earlier`` maps the folded texts of kept questions to their ids; this function adds to it.
+    ``earlier`` maps the keys of kept questions to their ids; this function adds to it.
     """
     n_kept = 0
     for number, entry in enumerate(reply.value["questions"]):
         text, answer = (entry[name].strip() for name in ("question", "answer"))
         question = Question(f"{reply.item_id}-q{number}", text, answer, entry)
-        folded, shown = fold_space(text), text[:REPLY_DETAIL_CHARS]
+        folded, shown = query_key(text), text[:REPLY_DETAIL_CHARS]
         fault = find_fault(text)
         if not text:
             yield question._replace(reason="blank_question", detail=answer[:REPLY_DETAIL_CHARS])
@@ -353,6 +363,11 @@ def check_questions(
             n_kept += 1
             earlier[folded] = question.id
             yield question
+
+
+def query_key(text: str) -> str:
+    """Return a query without differences of case, white space and the marks at its end."""
+    return fold_space(text).rstrip("?!.…？！。؟ ")
 
 
 def fold_space(text: str) -> str:

@@ -14,7 +14,14 @@ from typing import Any, Literal
 import polars as pl
 from pydantic import Field
 
-from psibench.generate.base import REPLY_DETAIL_CHARS, GeneratedBenchmark, fold_space, gathered
+from psibench.generate.base import (
+    LONGEST_QUERY,
+    REPLY_DETAIL_CHARS,
+    GeneratedBenchmark,
+    gathered,
+    query_key,
+)
+from psibench.generate.faults import query_fault
 from psibench.generate.personas import Personas
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
@@ -46,6 +53,7 @@ _CANDIDATES_SCHEMA: dict[str, Any] = {
     "length_bin": pl.String,
     "answer_in_segment": pl.Boolean,
 }
+_OF_QUERY = {"properties": {"query": LONGEST_QUERY}}
 _LIST_MARK = re.compile(r"\A(?:\(?\d+[.):]|[-*•])\s+")
 
 
@@ -79,7 +87,9 @@ def configuration_items(tables: Tables, _section: ChooseConfiguration) -> Iterat
     documents = tables[DOCUMENTS_TABLE].select("_id", "text")
     joined = documents.join(tables[PERSONAS_TABLE], on="_id", how="left", maintain_order="left")
     for doc_id, text, personas in joined.select("_id", "text", "personas").iter_rows():
-        yield TaskItem(doc_id, doc_id, {"document": text, "personas": personas})
+        values = {"document": text, "personas": personas}
+        limits = {"properties": {"persona": {"enum": list(dict.fromkeys(personas))}}}
+        yield TaskItem(doc_id, doc_id, values, limits=limits if personas else {})
 
 
 def gather_configurations(
@@ -118,6 +128,8 @@ CHOOSE_CONFIGURATION = LlmTask(
     CONFIGURATIONS,
     configuration_items,
     gather_configurations,
+    varied=("difficulty", "query_length"),
+    wanted={"persona_listed": "the persona is none of the candidates"},
 )
 
 
@@ -139,7 +151,8 @@ def _thirds(tables: Tables, section: GeneratePositionalQuery) -> Iterator[TaskIt
         for position, segment in zip(POSITIONS, split_equal(row["document"]), strict=True):
             for k in range(n):
                 item_id = f"{row['_id']}-{position}" + (f"-{k}" if n > 1 else "")
-                yield TaskItem(item_id, row["_id"], values | {"segment": segment}, position, k)
+                values = {**values, "segment": segment}
+                yield TaskItem(item_id, row["_id"], values, position, k, limits=_OF_QUERY)
 
 
 def gather_queries(
@@ -154,9 +167,9 @@ def gather_queries(
 
     Dropped, by reason:
 
-    - ``blank_query``, ``blank_answer``.
-    - ``repeated_query``: the text of an earlier query of the same third, ignoring white space and
-      case; the detail has the earlier id.
+    - ``blank_query``, ``blank_answer``, and the reasons of `query_fault`.
+    - ``repeated_query``: the text of an earlier query of the same third, see `query_key`; the
+      detail has the earlier id.
     - ``same_for_thirds``: one text for several thirds of a document. All such queries are dropped:
       each contradicts the target of the others, and keeping the first would favour the beginning.
     - ``blank_segment``: the third has no text, so there was no request for it.
@@ -171,7 +184,7 @@ def gather_queries(
     ]
     for doc_id, group in groupby(replies, key=lambda reply: reply.doc_id):
         facts = configured.row(row_numbers[doc_id], named=True)
-        for reply, reason, detail in _with_reasons(list(group)):
+        for reply, reason, detail in _with_reasons(list(group), facts):
             if reason:
                 dropped.append(refusal(GENERATE, "queries", reply, reason, detail=detail))
             else:
@@ -184,7 +197,9 @@ def _configured(tables: Tables) -> pl.DataFrame:
     return documents.join(tables[CHOOSE], on="_id", maintain_order="left")
 
 
-def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, str]]:
+def _with_reasons(
+    replies: Sequence[Replied], facts: dict[str, str]
+) -> Iterator[tuple[Replied, str, str]]:
     """Yield each reply about one document, the reason to drop it ("" to keep it), and a detail."""
     thirds: defaultdict[str, list[str]] = defaultdict(list)
     for reply in replies:
@@ -193,10 +208,13 @@ def _with_reasons(replies: Sequence[Replied]) -> Iterator[tuple[Replied, str, st
     for reply in replies:
         query, key = _query(reply)[:REPLY_DETAIL_CHARS], _key(reply)
         same_text_thirds = dict.fromkeys(thirds[key])
+        fault = query_fault(reply, _query(reply), facts["document"], persona=facts["persona"])
         if not query:
             yield reply, "blank_query", _answer(reply)[:REPLY_DETAIL_CHARS]
         elif not _answer(reply):
             yield reply, "blank_answer", query
+        elif fault:
+            yield reply, fault[0], f"{fault[1][:REPLY_DETAIL_CHARS]}: {query}"
         elif len(same_text_thirds) > 1:
             yield reply, "same_for_thirds", f"{', '.join(same_text_thirds)}: {query}"
         elif key in kept:
@@ -255,9 +273,15 @@ def _answer(reply: Replied) -> str:
 
 
 def _key(reply: Replied) -> str:
-    return fold_space(_query(reply))
+    return query_key(_query(reply))
 
 
 GENERATE_POSITIONAL_QUERY = LlmTask(
-    GENERATE, "queries", (DOCUMENTS_TABLE, CHOOSE), CANDIDATES, query_items, gather_queries
+    GENERATE,
+    "queries",
+    (DOCUMENTS_TABLE, CHOOSE),
+    CANDIDATES,
+    query_items,
+    gather_queries,
+    wanted={"answer_in_segment": "the answer is not in the segment, so that its span is the third"},
 )

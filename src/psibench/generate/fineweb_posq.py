@@ -26,7 +26,9 @@ from psibench.generate.base import (
     check_questions,
     fold_space,
     gathered,
+    most_questions,
 )
+from psibench.generate.faults import query_fault
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     Gathered,
@@ -137,7 +139,11 @@ def question_items(tables: Tables, section: GenerateQuestions) -> Iterator[TaskI
         spans = section.chunks(text)
         for number, (start, end) in enumerate(spans):
             tag = tag_posq(start, end, len(text))
-            yield TaskItem(f"{doc_id}-c{number}", doc_id, {"chunk": text[start:end], **given}, tag)
+            values, limits = (
+                {"chunk": text[start:end], **given},
+                most_questions(section.n_questions),
+            )
+            yield TaskItem(f"{doc_id}-c{number}", doc_id, values, tag, limits=limits)
 
 
 def gather_questions(
@@ -149,9 +155,9 @@ def gather_questions(
     true if the chunk contains the answer, ignoring white space and case.
 
     Dropped, by reason: ``no_question`` (a chunk whose reply has no question), ``blank_question``,
-    ``blank_answer``, ``repeated_question`` (the text of an earlier candidate of the document,
-    ignoring white space and case; the detail has its id), ``beyond_n_questions`` (more candidates
-    of the chunk than requested).
+    ``blank_answer``, the reasons of `query_fault`, ``repeated_question`` (the text of an earlier
+    candidate of the document, see `query_key`; the detail has its id), ``beyond_n_questions`` (more
+    candidates of the chunk than requested).
     """
     texts = _texts(tables)
     rows: list[tuple[Any, ...]] = []
@@ -163,7 +169,10 @@ def gather_questions(
         earlier: dict[str, str] = {}
         for reply in of_document:
             number = int(reply.item_id.removeprefix(f"{doc_id}-c"))
-            questions = list(check_questions(reply, section.n_questions, earlier))
+            find_fault = partial(_fault, reply, text)
+            questions = list(
+                check_questions(reply, section.n_questions, earlier, find_fault=find_fault)
+            )
             drop = partial(refusal, "generate_questions", reply=reply)
             n_used += bool(questions)
             if not questions:
@@ -175,6 +184,10 @@ def gather_questions(
             ]
             rows += _candidates(reply, questions, text, number, spans[number], section.tagging)
     return gathered(rows, _CANDIDATES_SCHEMA, dropped, chunks=n_used, questions=len(rows))
+
+
+def _fault(reply: Replied, document: str, question: str) -> tuple[str, str] | None:
+    return query_fault(reply, question, document)
 
 
 def _candidates(
@@ -217,4 +230,5 @@ GENERATE_QUESTIONS = LlmTask(
     spec=CANDIDATES,
     items=question_items,
     gather=gather_questions,
+    wanted={"answer_in_chunk": "the answer is not in the chunk"},
 )

@@ -22,7 +22,9 @@ from psibench.generate.base import (
     LengthBuckets,
     check_questions,
     gathered,
+    most_questions,
 )
+from psibench.generate.faults import query_fault
 from psibench.generate.sampling import Sample
 from psibench.llm.tasks import (
     DOCUMENTS_TABLE,
@@ -115,26 +117,30 @@ def proposal_items(tables: Tables, section: ProposeQuestions) -> Iterator[TaskIt
             continue
         position = drawn_position(doc_id, seed=section.seed)
         values = {"document": text, "position": position, "n_questions": section.n_questions}
-        yield TaskItem(doc_id, doc_id, values, target_position=position)
+        limits = most_questions(section.n_questions)
+        yield TaskItem(doc_id, doc_id, values, target_position=position, limits=limits)
 
 
 def gather_proposals(
-    _tables: Tables, section: ProposeQuestions, replies: Iterable[Replied]
+    tables: Tables, section: ProposeQuestions, replies: Iterable[Replied]
 ) -> Gathered:
     """Return the questions of all replies as PROPOSED rows.
 
     A question's id is ``DOCUMENT-q0`` for the reply's first one, and so on. Dropped, by reason:
     ``no_question`` (a document whose reply has no question), ``blank_question``, ``blank_answer``,
-    ``mentions_document`` (see `mentions_document`; the detail begins with the phrase),
-    ``repeated_question`` (the text of an earlier question of the document, ignoring white space
-    and case; the detail has its id), ``beyond_n_questions`` (more usable questions than requested).
+    ``mentions_document`` (see `mentions_document`; the detail begins with the phrase), the reasons
+    of `query_fault`,
+    ``repeated_question`` (the text of an earlier question of the document, see `query_key`; the
+    detail has its id), ``beyond_n_questions`` (more usable questions than requested).
     """
     rows: list[tuple[str, ...]] = []
     dropped: list[Dropped] = []
     n_used = 0
+    texts = dict(tables[DOCUMENTS_TABLE].select("_id", "text").iter_rows())
     for reply in replies:
         drop = partial(refusal, PROPOSE, reply=reply)
-        questions = list(check_questions(reply, section.n_questions, {}, find_fault=_mention))
+        find_fault = partial(_fault, reply, texts[reply.doc_id])
+        questions = list(check_questions(reply, section.n_questions, {}, find_fault=find_fault))
         n_used += bool(questions)
         if not questions:
             dropped.append(drop("documents", reason="no_question"))
@@ -148,9 +154,11 @@ def gather_proposals(
     return gathered(rows, PROPOSED.empty().schema, dropped, documents=n_used, questions=len(rows))
 
 
-def _mention(question: str) -> tuple[str, str] | None:
+def _fault(reply: Replied, document: str, question: str) -> tuple[str, str] | None:
     phrase = mentions_document(question)
-    return ("mentions_document", phrase) if phrase else None
+    if phrase:
+        return "mentions_document", phrase
+    return query_fault(reply, question, document)
 
 
 def span_items(tables: Tables, _section: LocateSpan) -> Iterator[TaskItem]:

@@ -21,6 +21,8 @@ REASKED: frozenset[str] = frozenset({"malformed", "truncated"})
 """Statuses after which another sample is requested."""
 CONTEXT_FULL = "context_window_full"
 """Reason of a truncated reply if another sample would not help: the context window is full."""
+OUTPUT_LIMIT = "output_limit_reached"
+"""Reason of a reply that the limit of its tokens truncated."""
 LIMIT_IN_THOUGHTS = "output_limit_reached_in_thoughts"
 """Reason of a reply that was truncated before its thoughts ended."""
 FILTERED = frozenset(
@@ -111,9 +113,7 @@ def classify_reply(
         return "malformed", "broken_off", None
     if ending in CUT_OFF:
         below_limit = limit is not None and 0 < answer.usage.output_tokens < limit
-        reason = (
-            LIMIT_IN_THOUGHTS if _has_only_thoughts(answer, response) else "output_limit_reached"
-        )
+        reason = LIMIT_IN_THOUGHTS if _has_only_thoughts(answer, response) else OUTPUT_LIMIT
         return "truncated", CONTEXT_FULL if below_limit else reason, None
     if not answer.text.strip():
         return "malformed", ONLY_THOUGHTS if answer.has_reasoning else "empty_reply", None

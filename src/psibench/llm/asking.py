@@ -130,12 +130,14 @@ class OutcomeSink:
     ``n_from_store`` counts the items whose outcome was stored, ``n_replies`` the replies received,
     ``n_consecutive_failures`` the requests without a usable reply since the last reply.
     ``form_reasons`` counts malformed and truncated replies by reason, whether or not another sample
-    was requested; ``n_with_thoughts`` counts the items from whose reply thoughts were removed.
+    was requested, among ``n_judged`` replies; ``n_with_thoughts`` counts the items from whose reply
+    thoughts were removed. ``n_timeouts`` of ``n_sent`` HTTP requests timed out (0 for batches).
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.n_items = self.n_from_store = self.n_replies = self.n_consecutive_failures = 0
-        self.n_with_thoughts = self._n_rejected = 0
+        self.n_with_thoughts = self._n_rejected = self.n_judged = 0
+        self.n_sent = self.n_timeouts = 0
         self._unasked: Iterator[RequestChain] = iter(())
         self._ahead = deque[RequestChain]()
         self.statuses, self.form_reasons = Counter[str](), Counter[str]()
@@ -169,6 +171,7 @@ class OutcomeSink:
     def emit(self, outcome: Outcome, chain: RequestChain) -> None:
         """Count and pass on the outcome of a chain, and a copy for each further item."""
         is_unusable = outcome.status in REASKED
+        self.n_judged += len(outcome.reask_reasons) + (outcome.status != "failed")
         self.form_reasons.update([*outcome.reask_reasons, *[outcome.reason] * is_unusable])
         self.n_with_thoughts += outcome.had_thoughts * len(chain.item_ids)
         copies = [replace(outcome, item_id=name, n_replies=0) for name in chain.item_ids[1:]]

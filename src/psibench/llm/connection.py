@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -45,6 +46,21 @@ STOP_STATUS = frozenset({401, 402, 403, 404, 405})
 for redirections (3xx), which are not followed."""
 
 _STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
+
+PROMPT_TOO_LONG = "prompt_too_long"
+"""Reason if a prompt, with the reply it allows, exceeds the context of the server's model."""
+_CONTEXT_STATUS = frozenset({400, 413, 422, 500})
+_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+"""Codes or types of OpenAI and llama-cpp-python, and of llama.cpp."""
+_CONTEXT_MESSAGE = re.compile(
+    r"maximum context length|available context size|too long to fit into the model"
+    r"|exceeds? (?:the )?context (?:window|length|size)"
+    r"|longer than the (?:maximum model length|model's context length)"
+    r"|prompt is too long|input token count\b.* exceeds|inputs?` (?:tokens \+|must have less than)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Messages of servers without such a code: vLLM, llama-cpp-python, SGLang, Mistral, Anthropic,
+Gemini, text-generation-inference."""
 
 _CALL: ContextVar[Call] = ContextVar("call")
 """The call for which an HTTP request is sent; the `openai` client may send several."""
@@ -105,6 +121,7 @@ class Connection:
         )
         self._turnstile = Turnstile()
         self._logged = set[str]()
+        self.n_sent = self.n_timeouts = 0
         url = without_keys(address or OPENAI_URL)
         logger.info("asking %s at %s, up to %d requests at once", model, url, policy.concurrency)
 
@@ -167,9 +184,11 @@ class Connection:
         if not call.is_under_way:  # a retry
             await self.budget.admit(call)
         call.n_tries += 1
+        self.n_sent += 1
         try:
             response = await send()
         except BaseException as error:
+            self.n_timeouts += isinstance(error, httpx2.ReadTimeout)
             # After these errors the server may bill the work; other requests did not reach it.
             broken_off = (httpx2.ReadTimeout, httpx2.ReadError, asyncio.CancelledError)
             maybe_billed = (*broken_off, TryFailedError)
@@ -191,11 +210,12 @@ class Connection:
         """Set the header by which the `openai` client decides whether to retry."""
         try:
             error = response.json()["error"]
-            code = str(error.get("code") or error.get("type") or "")
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            code = ""
-        headers, action = response.headers, action_after(response.status_code, code)
-        if action == "stop":
+        except (ValueError, LookupError, TypeError, RecursionError):
+            error = None
+        text = response.text[: 4 * SERVER_TEXT_CHARS]
+        failure = status_failure(response.status_code, error, self._secret, text=text)
+        headers, action = response.headers, failure.action
+        if action == "stop" or failure.reason == PROMPT_TOO_LONG:
             headers["x-should-retry"] = "false"
         elif action == "retry":
             headers.setdefault("x-should-retry", "true")
@@ -368,7 +388,8 @@ def status_failure(
     itself, or else ``text``. ``location`` is the target of a redirection.
     """
     body = error if isinstance(error, dict) else {}
-    code = str(body.get("code") or body.get("type") or "")
+    codes = [str(body.get(name) or "") for name in ("code", "type")]
+    code = next(filter(None, codes), "")
     otherwise = error if isinstance(error, str) else text
     message = body.get("message") or body.get("detail") or otherwise
     detail = server_text(message, secret)
@@ -378,6 +399,9 @@ def status_failure(
         detail = f"the server redirects to {host}; {remedy}. {detail}"
     if code in ("content_filter", "content_policy_violation"):
         return TryFailedError("content_filter", detail, action="reject")
+    says_so = _CONTEXT_CODES & set(codes) or _CONTEXT_MESSAGE.search(detail)
+    if status in _CONTEXT_STATUS and says_so:
+        return TryFailedError(PROMPT_TOO_LONG, detail, action="reject")
     return TryFailedError(f"http_{status}", detail, action=action_after(status, code))
 
 

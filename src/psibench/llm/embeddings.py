@@ -15,7 +15,12 @@ import numpy as np
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.secrets import Secret
 from psibench.errors import InputError
-from psibench.llm.connection import MOST_REPLY_BYTES, Connection, TryFailedError
+from psibench.llm.connection import (
+    MOST_REPLY_BYTES,
+    PROMPT_TOO_LONG,
+    Connection,
+    TryFailedError,
+)
 from psibench.llm.limits import Budget, Call
 from psibench.llm.sections import AskPolicy
 from psibench.llm.token_counts import TokenCounts
@@ -30,7 +35,7 @@ MOST_UNREADABLE = 3
 """Tries of a request with unusable answers, which may be billed."""
 MOST_VECTOR_BYTES = 1 << 19
 """Bytes of a vector with 20,000 dimensions as JSON."""
-TOO_LARGE = ("http_400", "http_413", "http_422")
+TOO_LARGE = ("http_400", "http_413", "http_422", PROMPT_TOO_LONG)
 """Failures of a request that may have too many texts or tokens for the service."""
 MOST_RETRY_PAUSE_S = 120.0
 """Longest pause between two tries; the `openai` client's limit for Retry-After."""

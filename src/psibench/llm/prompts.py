@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from psibench.config.paths import PROMPTS
 from psibench.errors import InputError
 from psibench.llm.request import Message, Request, ResponseSchema
 from psibench.llm.sections import LlmSettings
-from psibench.llm.tasks import LlmTask, LlmTaskSection, Tables, TaskItem
+from psibench.llm.tasks import LlmTask, LlmTaskSection, PromptCopies, Tables, TaskItem
 from psibench.llm.templates import TEMPLATE_ERRORS, MessageTemplate, error_text
 from psibench.reading import read_text_file
 
@@ -34,6 +34,7 @@ _NOTE = r"\{#(?:(?!#\}).)*#\}"
 _COMMENT = re.compile(rf"^[ \t]*{_NOTE}[ \t]*\n|{_NOTE}", re.DOTALL | re.MULTILINE)
 """A comment; one without other text on its line is removed with the line."""
 _TAG = re.compile(r"</([A-Za-z][\w-]*)>")
+_EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _Plain = Literal["text", "integer"]
 _PLAIN: dict[_Plain, str] = {"text": "string", "integer": "integer"}
 """Form of a plain reply -> type of the field it fills."""
@@ -73,16 +74,26 @@ class PromptTemplate:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
+    def copies(self) -> "PromptCopies":
+        """What replies must not copy: the template's tags, and its text without expressions."""
+        return PromptCopies(
+            self._tag_names, tuple(_EXPRESSION.sub("\n\n", text) for _, text in self.messages)
+        )
+
+    @cached_property
     def _templates(self) -> list[tuple[str, MessageTemplate]]:
         return [(role, MessageTemplate(text)) for role, text in self.messages]
 
     @cached_property
     def _tag(self) -> re.Pattern[str] | None:
         """Pattern for the beginning of a tag of the template; None if it has no tags."""
-        names = sorted({name for _, text in self.messages for name in _TAG.findall(text)})
-        if not names:
+        if not self._tag_names:
             return None
-        return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(names)})\s*>)", re.IGNORECASE)
+        return re.compile(rf"<(?=\s*/?\s*(?:{'|'.join(self._tag_names)})\s*>)", re.IGNORECASE)
+
+    @cached_property
+    def _tag_names(self) -> tuple[str, ...]:
+        return tuple(sorted({name for _, text in self.messages for name in _TAG.findall(text)}))
 
     def _without_tags(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -225,7 +236,7 @@ def task_requests(
             model=llm.model,
             revision=llm.revision,
             messages=prompt.render(item.values),
-            response=prompt.response,
+            response=replace(prompt.response, limits=item.limits),
             sampling=llm.sampling,
             reply_format=llm.reply_format,
             sample=item.sample,

@@ -19,7 +19,7 @@ REASK_STRIDE = 1_000_000
 _SEEDS = 2**31
 
 _NOT_SENT = frozenset({"minLength", "maxLength"})
-"""Keywords that OpenAI's strict mode refuses."""
+"""Keywords that OpenAI's strict mode refuses; llama.cpp's servers enforce them."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,27 @@ class ResponseSchema:
     """JSON schema of a reply's value; ``name`` is the task's name.
 
     ``form`` is the form of the reply: `json`, for which the schema is sent to the server, or the
-    plain `text` or `integer` of the schema's only field.
+    plain `text` or `integer` of the schema's only field. ``limits`` are further keywords for the
+    server, as a part of a schema, e.g. the choices of one item. Replies are checked without them,
+    because servers may not enforce them. They follow from the task and the prompt, so they do not
+    enter the request's hash.
     """
 
     name: str
     schema: Mapping[str, Any]
     form: ReplyForm = "json"
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of the schema that enter the request's hash."""
-        return {key: value for key, value in vars(self).items() if (key, value) != ("form", "json")}
+        """The fields that enter the request's hash."""
+        plain = {} if self.form == "json" else {"form": self.form}
+        return {"name": self.name, "schema": self.schema, **plain}
+
+    @property
+    def limited(self) -> Mapping[str, Any]:
+        """The schema with its limits."""
+        return _with_limits(self.schema, self.limits)
 
 
 class Sampling(Section):
@@ -131,22 +141,34 @@ class Request:
         """Return an upper bound of the input tokens: a token has at least one byte of UTF-8."""
         texts = [message.content for message in self.messages]
         if self.response.form == "json":
-            texts.append(json.dumps(self.response.schema))
+            texts.append(json.dumps(self.response.limited))
         n_bytes = sum(len(text.encode("utf-8", errors="surrogatepass")) for text in texts)
         return n_bytes + 16 * (len(texts) + 1)
 
     def _response_format(self) -> dict[str, Any]:
         if self.sent_format == "json_object":
             return {"type": "json_object"}
-        schema = _sendable(self.response.schema)
+        schema = self.response.limited
         if self.sent_format == "json_object_schema":
             return {"type": "json_object", "schema": schema}
+        schema = _without_refused(schema)
         json_schema = {"name": self.response.name, "strict": True, "schema": schema}
         return {"type": "json_schema", "json_schema": json_schema}
 
 
-def _sendable(schema: Any) -> Any:
-    """Remove keywords that strict servers refuse; replies are still checked by the whole schema."""
+def _without_refused(schema: Any) -> Any:
     if isinstance(schema, Mapping):
-        return {key: _sendable(value) for key, value in schema.items() if key not in _NOT_SENT}
+        kept = {key: value for key, value in schema.items() if key not in _NOT_SENT}
+        return {key: _without_refused(value) for key, value in kept.items()}
     return schema
+
+
+def _with_limits(schema: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Add limits to the parts that a schema has, which may come from a user's template."""
+    limited = dict(schema)
+    for key, value in limits.items():
+        if not isinstance(value, Mapping):
+            limited[key] = value
+        elif isinstance(schema.get(key), Mapping):
+            limited[key] = _with_limits(schema[key], value)
+    return limited

@@ -89,6 +89,7 @@ def ask_all(
                 )
                 stack.push_async_callback(client.close)
                 await ask(chains, client, answers, asking, results, check_stop=check_stop)
+                results.n_sent, results.n_timeouts = client.n_sent, client.n_timeouts
 
         if settings.backend == "vllm":
             from psibench.vllm.server import VllmProcess, log_name

@@ -6,8 +6,10 @@ table, which later tasks read under the task's name.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -16,6 +18,7 @@ from psibench.config.base import LlmId, Section, Template
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.tables.schemas import DOCUMENTS, TableSpec
 from psibench.tables.slices import Slice
+from psibench.text.copies import INSTRUCTION_WORDS, Runs, word_runs
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -37,6 +40,7 @@ class TaskItem:
 
     ``values`` are all variables of the task's prompt; ``target_position`` is beginning, middle or
     end if the item has one; ``sample`` is 0 for the first answer to a prompt, 1 for the second, ...
+    ``limits`` narrow the reply for servers that enforce a schema (`ResponseSchema`).
     """
 
     id: str
@@ -44,6 +48,7 @@ class TaskItem:
     values: Mapping[str, Any]
     target_position: str | None = None
     sample: int = 0
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,13 +66,53 @@ class Gathered:
 
 
 @dataclass(frozen=True)
+class PromptCopies:
+    """Text of a template that a reply must not repeat: names of its tags, and its messages."""
+
+    tags: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+
+    @cached_property
+    def _tag(self) -> re.Pattern[str]:
+        names = "|".join(map(re.escape, self.tags)) or "(?!)"
+        return re.compile(rf"<\s*[/\\]{{0,2}}\s*(?:{names})\s*>", re.IGNORECASE)
+
+    @cached_property
+    def _runs(self) -> Runs:
+        parts = [part for text in self.messages for part in text.split("\n\n")]
+        return set().union(*(word_runs(part, INSTRUCTION_WORDS) for part in parts))
+
+    def copied(self, text: str, given: str) -> str | None:
+        """Return a tag or a run of five words of the template that a reply has; None without one.
+
+        Those in ``given``, the text that the reply is about, do not count.
+        """
+        given_tags = {tag.casefold() for tag in self._tag.findall(given)}
+        for tag in self._tag.findall(text):
+            if tag.casefold() not in given_tags:
+                return str(tag)
+        runs = self._runs & word_runs(text, INSTRUCTION_WORDS)
+        runs = runs and runs - word_runs(given, INSTRUCTION_WORDS)
+        return " ".join(min(runs)) if runs else None
+
+
+NO_PROMPT = PromptCopies()
+
+
+@dataclass(frozen=True)
 class Replied:
-    """One item with a usable reply, whose value fits the response schema of the task's template."""
+    """One item with a usable reply, whose value fits the response schema of the task's template.
+
+    ``prompt`` has what the reply must not copy, ``language`` is the documents' language; None if
+    unknown.
+    """
 
     item_id: str
     doc_id: str
     target_position: str | None
     value: Any
+    prompt: PromptCopies = NO_PROMPT
+    language: str | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +133,10 @@ class LlmTask:
         (tables of all documents, the task's section, replies in order of the documents) -> rows.
     prompt
         Task whose template it uses; None: the template of its name.
+    varied
+        Fields of the reply that differ between items of any corpus; a warning says if they do not.
+    wanted
+        Boolean column of its rows -> meaning of false; a warning says if most are false.
     """
 
     name: str
@@ -98,6 +147,8 @@ class LlmTask:
     gather: Callable[[Tables, Any, Iterable[Replied]], Gathered]
     prompt: str | None = None
     documents: TableSpec = DOCUMENTS
+    varied: tuple[str, ...] = ()
+    wanted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def template(self) -> str:
@@ -110,13 +161,15 @@ class LlmTask:
         return self.prompt is not None
 
 
-def replied(outcomes: pl.DataFrame) -> Iterator[Replied]:
+def replied(
+    outcomes: pl.DataFrame, prompt: PromptCopies = NO_PROMPT, language: str | None = None
+) -> Iterator[Replied]:
     """Yield the usable replies among OUTCOMES rows, in order."""
     columns = ("item_id", "doc_id", "target_position", "value")
     for item_id, doc_id, position, value in (
         outcomes.filter(pl.col("status") == "ok").select(columns).iter_rows()
     ):
-        yield Replied(item_id, doc_id, position, json.loads(value))
+        yield Replied(item_id, doc_id, position, json.loads(value), prompt, language)
 
 
 def refusal(

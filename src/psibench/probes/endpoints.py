@@ -10,10 +10,11 @@ from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import EncoderModel
 from psibench.config.sections import Encoding
 from psibench.errors import InputError
+from psibench.llm.connection import PROMPT_TOO_LONG
 from psibench.models.protocols import Role
 from psibench.probes.measuring import Embedded, RefusedError
 
-TOO_LONG = ("http_400", "http_413", "http_422", "http_500", "http_503")
+TOO_LONG = (PROMPT_TOO_LONG, "http_400", "http_413", "http_422", "http_500", "http_503")
 """Failures with which servers refuse a text that is too long. llama.cpp answers 500 or 400, TEI
 413, vLLM and OpenAI 400."""
 

@@ -14,6 +14,7 @@ from psibench.tables.build_schemas import FLOW
 from psibench.tables.domains import OfDomain, TablePath
 from psibench.tables.io import read_table
 from psibench.tables.schemas import ATTRITION
+from psibench.tables.spec import TableSpec
 
 logger = logging.getLogger("psibench")
 
@@ -89,24 +90,42 @@ def reasons_text(dropped: pl.DataFrame) -> str:
     )
 
 
+def steps_text(flow: pl.DataFrame, dropped: pl.DataFrame) -> str:
+    """List entered -> kept of each step of a domain, up to the first that kept nothing.
+
+    ``flow`` and ``dropped`` are the domain's FLOW and ATTRITION rows. The last step listed has its
+    reasons if it kept nothing.
+    """
+    steps = []
+    for row in flow.sort("step", maintain_order=True).iter_rows(named=True):
+        steps.append(f"{row['stage']} {row['entered']} -> {row['kept']} {row['unit']}")
+        if row["entered"] and not row["kept"]:
+            reasons = reasons_text(dropped.filter(stage=row["stage"], unit=row["unit"]))
+            steps[-1] += f" ({reasons})"
+            break
+    return ", ".join(steps)
+
+
 def where_nothing_was_left(table: TablePath) -> str:
-    """Name the first step that kept nothing, with its reasons, from the tables in a folder."""
+    """List the steps before a table that has no rows, from the tables in its folder."""
     domain = table.domain if isinstance(table, OfDomain) else None
-    found = []
-    for path in sorted(Path(table).parent.glob("*.flow.parquet")):
-        flow = read_table(path if domain is None else OfDomain(str(path), domain), FLOW)
-        emptied = flow.filter(pl.col("entered") > 0, kept=0)
-        found += [(row["step"], path, row) for row in emptied.iter_rows(named=True)]
-    if not found:
-        return "the tables *.dropped.parquet in the same folder have the reasons"
-    _, path, row = min(found, key=lambda one: one[0])
-    rows = str(path).replace(".flow.", ".dropped.")
-    dropped = read_table(rows if domain is None else OfDomain(rows, domain), ATTRITION)
-    reasons = reasons_text(dropped.filter(stage=row["stage"], unit=row["unit"]))
-    return (
-        f"{row['stage']} kept none of {row['entered']} {row['unit']}: {reasons}. See the rows "
-        f"in {rows}"
-    )
+    folder = Path(table).parent
+
+    def stacked(kind: str, spec: TableSpec) -> pl.DataFrame:
+        paths = map(str, sorted(folder.rglob(f"*.{kind}.parquet")))  # a folder has shards
+        return pl.concat(
+            [
+                spec.empty(),
+                *(read_table(p if domain is None else OfDomain(p, domain), spec) for p in paths),
+            ],
+            how="diagonal",
+        )
+
+    keys = ["stage", "step", "unit"]
+    counts = stacked("flow", FLOW).group_by(keys, maintain_order=True)
+    flow = counts.agg(pl.col("entered", "kept").sum())
+    steps = steps_text(flow, stacked("dropped", ATTRITION)) or "no step has counted its items"
+    return f"entered -> kept of each step: {steps}. See the rows in {folder}/*.dropped.parquet"
 
 
 def leave_empty(problem: str, on_empty: OnEmpty) -> None:

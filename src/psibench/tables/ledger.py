@@ -1,18 +1,23 @@
 """Stage ``ledger``: joins the dropped items of all steps and checks them against the counts."""
 
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.tables import write_table
 from psibench.tables.build_schemas import FLOW, LLM_USAGE
+from psibench.tables.derived import derived
 from psibench.tables.domains import DOMAIN, LANGUAGE, by_place
-from psibench.tables.dropped import OnEmpty, reasons_text
+from psibench.tables.dropped import OnEmpty, steps_text
 from psibench.tables.job import DomainJob, Job
+from psibench.tables.remedies import remedy_for
 from psibench.tables.schemas import ATTRITION, DOCUMENTS, QUERIES
 from psibench.tables.spec import ALL
 from psibench.tables.stage import stage
@@ -168,16 +173,99 @@ def why_empty(flow: pl.DataFrame, dropped: pl.DataFrame, language: str, domain: 
     ``flow`` has FLOW rows with language and domain in front, ``dropped`` ATTRITION rows. The last
     step listed is the first that kept nothing of what entered, with its reasons.
     """
-    steps = []
-    rows = flow.filter(language=language, domain=domain).sort("step", maintain_order=True)
-    for row in rows.iter_rows(named=True):
-        steps.append(f"{row['stage']} {row['entered']} -> {row['kept']} {row['unit']}")
-        if row["entered"] and not row["kept"]:
-            named = {"stage": row["stage"], "unit": row["unit"]}
-            mine = dropped.filter(language=language, domain=domain, **named)
-            steps[-1] += f" ({reasons_text(mine)})"
-            break
-    return ", ".join(steps) or "made from a domain without queries"
+    place = {"language": language, "domain": domain}
+    steps = steps_text(flow.filter(**place), dropped.filter(**place))
+    return steps or "made from a domain without queries"
+
+
+UNFINISHED_MTIME_S = 315_619_200
+"""Date of the ledger of a failed run: 2 January 1980, before all inputs, so that it is remade."""
+
+
+def write_unfinished(folder: Path, places: Iterable[Mapping[str, Any]]) -> bool:
+    """Write attrition and flow of a benchmark of which nothing is left; return whether it did.
+
+    A failed run calls it: the run has no ledger if a step refused to go on without queries. Uses
+    the tables that exist of those in ``places`` (as for `run_ledger`), and writes nothing if a
+    ledger exists or a domain may still have queries. Both files have an old date
+    (`UNFINISHED_MTIME_S`), so that the next run makes the ledger from all steps.
+    """
+    specs = {"attrition": ATTRITION, "flow": by_place(FLOW)}
+    paths = {name: folder / f"{name}.parquet" for name in specs}
+    found = {"dropped": [ATTRITION.empty()], "flow": [specs["flow"].empty()]}
+    if any(path.exists() and not is_unfinished(path) for path in paths.values()):
+        return False
+    inputs: list[str] = []
+    for place in places:
+        there = {
+            kind: [path for path in place[kind] if Path(path).exists()]
+            for kind in ("documents", "dropped", "flow")
+        }
+        values = {name: place[name] for name in ("lang", "domains")}
+        for domain in Job("ledger", 0, inputs=there, values=values).domains():
+            rows = domain.read("dropped", ATTRITION)
+            if there["documents"]:
+                rows = with_length_bins(rows, domain.read("documents", DOCUMENTS))
+            counts = _summed(domain.read("flow", FLOW), ["stage", "step", "unit"])
+            counts = counts.sort("step", maintain_order=True)
+            if place["queries"] and counts.height and not _is_emptied(counts):
+                return False
+            labels = (
+                pl.lit(domain.language).alias(LANGUAGE.name),
+                pl.lit(domain.name).alias(DOMAIN.name),
+            )
+            found["dropped"].append(rows)
+            found["flow"].append(counts.select(*labels, pl.all()))
+        inputs += [*there["dropped"], *there["flow"]]
+    if not inputs:
+        return False
+    frames = dict(zip(specs, found.values(), strict=True))
+    for name, spec in specs.items():
+        provenance = derived("ledger", inputs, params={})
+        write_table(
+            pl.concat(frames[name], how="diagonal"), paths[name], spec, provenance=provenance
+        )
+        os.utime(paths[name], (UNFINISHED_MTIME_S, UNFINISHED_MTIME_S))
+    return True
+
+
+def is_unfinished(path: Path) -> bool:
+    """Return whether `write_unfinished` wrote a table."""
+    return path.stat().st_mtime == UNFINISHED_MTIME_S
+
+
+def _is_emptied(flow: pl.DataFrame) -> bool:
+    return not flow.filter(pl.col("entered") > 0, kept=0).is_empty()
+
+
+MOST_STEPS = 2
+_NOT_ITEMS = ("pairs", "suspects")
+"""Units of judgements, which are not items of the benchmark."""
+
+
+def most_lost(flow: pl.DataFrame, dropped: pl.DataFrame, *, language: str) -> list[str]:
+    """Describe the two steps that dropped most items of a language, and what to try.
+
+    ``flow`` has FLOW rows with language and domain in front, ``dropped`` ATTRITION rows.
+    """
+    counts = flow.filter(~pl.col("unit").is_in(_NOT_ITEMS), language=language)
+    summed = counts.group_by("stage", "step", "unit", maintain_order=True).agg(
+        pl.col("entered", "dropped").sum()
+    )
+    # The largest share first: units differ in size.
+    share = pl.col("dropped") / pl.col("entered").clip(lower_bound=1)
+    lost = summed.filter(pl.col("dropped") > 0).sort(share, descending=True, maintain_order=True)
+    lines = []
+    for row in lost.head(MOST_STEPS).iter_rows(named=True):
+        rows = dropped.filter(language=language, stage=row["stage"], unit=row["unit"])
+        reasons = rows["reason"].value_counts(sort=True).rows()
+        named = ", ".join(f"{reason} {n}" for reason, n in reasons[:3])
+        remedy = next((text for reason, _ in reasons if (text := remedy_for(reason))), None)
+        line = (
+            f"{row['stage']} dropped {row['dropped']} of {row['entered']} {row['unit']} ({named})"
+        )
+        lines.append(line + (f". To keep more: {remedy}" if remedy else ""))
+    return lines
 
 
 def uneven_cells(

@@ -49,7 +49,13 @@ _CODE = re.compile(r"[!-~]*[\d_/\\@(){}<>=|$#][!-~]*")
 _ENGLISH_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
-def is_foreign(text: str, language: str) -> bool:
+CERTAINLY_FOREIGN_BELOW = 0.001
+"""Limit for queries that are dropped without a judge. The lowest probability of 9,951 questions in
+four languages is 0.013, that of 1,208 lists of keywords about Python is 0.012. Of 14,280 questions
+compared with another of the four languages, 96 % are below the limit."""
+
+
+def is_foreign(text: str, language: str, *, below: float = FOREIGN_BELOW) -> bool:
     """Return whether a text is clearly not in a language, e.g. ``rus-Cyrl``; False if too short.
 
     Only the first 1,500 characters count, without addresses, code and numbers. If the detector does
@@ -62,7 +68,7 @@ def is_foreign(text: str, language: str) -> bool:
     if not labels:
         return english_share(beginning) >= ENGLISH_WORDS
     ranked = dict(_identifier(None).rank(beginning))
-    return sum(ranked.get(label, 0.0) for label in labels) < FOREIGN_BELOW
+    return sum(ranked.get(label, 0.0) for label in labels) < below
 
 
 def is_english(text: str, language: str) -> bool:

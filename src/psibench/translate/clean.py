@@ -11,7 +11,7 @@ refer to the original.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -51,6 +51,7 @@ from psibench.translate.refusals import (
     refused,
 )
 from psibench.translate.translate import Clean, join_items, pieces_of
+from psibench.translate.unusable import find_unusable
 
 PREFIXES = CLEANING / "prefixes.yaml"
 
@@ -88,6 +89,10 @@ class Cleaning(Section):
     """Remove a model's remarks before the translation."""
     refusals: Refusals | None = None
     """Remove refusals: phrases and language select suspects, a judge decides. Null keeps them."""
+    unusable: bool = True
+    """Remove texts without letters, of an absurd length (passages below 0.45 or above 2.5 times the
+    letters of their source, which are weighted by script), and, without a judge of refusals, texts
+    in the source language."""
     outliers: Outliers | None = Outliers()
     """Remove documents of unusual length. Null keeps them."""
 
@@ -136,6 +141,8 @@ LEAVING_SCHEMA = {
     "score": pl.Float64,
 }
 """Columns of a document or query (``kind``) to remove, with the reason."""
+REPLY_DETAIL_CHARS = 200
+"""Characters of a reply that a dropped row shows."""
 UNITS = {"document": "documents", "query": "queries"}
 """Kind of an item in the tables -> its unit in FLOW."""
 
@@ -262,15 +269,17 @@ def unusual_lengths(corpus: pl.DataFrame, source: pl.DataFrame, section: Outlier
 # Stage ``mark_translations``
 
 
-@stage("mark_translations", version=2)
+@stage("mark_translations", version=3)
 def run_mark_translations(job: Job) -> None:
-    """Join the parts of documents and queries, remove prefixes, and mark possible refusals.
+    """Join the parts of documents and queries, remove prefixes and unusable texts, mark refusals.
 
     Inputs: ``corpus`` and ``queries`` in the source language, ``text_parts``, ``translations``, and
-    the lists of config/cleaning, ``prefix_list`` and ``refusal_list``. The parameters ``prefixes``
-    and ``refusals`` switch the removal of prefixes and the search for suspects on or off. Outputs:
-    ``translated``, ``suspects``, dropped and flow. Drops each document or query that lacks a part,
-    and the queries of dropped documents.
+    the lists of config/cleaning, ``prefix_list`` and ``refusal_list``. The parameters ``prefixes``,
+    ``refusals`` and ``unusable`` switch the removal of prefixes, the search for suspects and the
+    removal of unusable texts on or off; ``source_language`` is the originals' language. Outputs:
+    ``translated``, ``suspects``, dropped and flow. Drops each document or query that lacks a part
+    or is unusable (`find_unusable`; a suspect is left to the judge), and the queries of dropped
+    documents.
 
     Raises
     ------
@@ -278,27 +287,38 @@ def run_mark_translations(job: Job) -> None:
         If a list cannot be read, or no query is left (see `leave_empty`).
     """
     language = job.value("lang", str)
-    switches = {name: job.value(name, bool) for name in ("prefixes", "refusals")}
+    switches = {name: job.value(name, bool) for name in ("prefixes", "refusals", "unusable")}
     lists = {"prefixes": "prefix_list", "refusals": "refusal_list"}
-    used = {name: job.path(lists[name]) for name, is_on in switches.items() if is_on}
+    used = {name: job.path(path) for name, path in lists.items() if switches[name]}
+    source_language = job.value("source_language", str) if switches["unusable"] else None
     listed = read_prefixes(language, used["prefixes"]) if "prefixes" in used else None
     patterns = read_refusals(used["refusals"]) if "refusals" in used else None
     clean = _cleaner(language, listed)
     run_filter(
         job,
-        lambda domain: mark(domain, clean=clean, patterns=patterns),
-        params={"language": language, **switches},
+        lambda domain: mark(
+            domain, clean=clean, patterns=patterns, source_language=source_language
+        ),
+        params={"language": language, "source_language": source_language, **switches},
         files={Path(path).name: hash_file(path) for path in used.values()},
     )
 
 
 def mark(
-    domain: DomainJob, *, clean: Clean, patterns: Sequence[re.Pattern[str]] | None
+    domain: DomainJob,
+    *,
+    clean: Clean,
+    patterns: Sequence[re.Pattern[str]] | None,
+    source_language: str | None,
 ) -> Filtered:
-    """Join, clean and mark a domain's translations; without ``patterns`` marks no suspects."""
+    """Join, clean and mark a domain's translations; without ``patterns`` marks no suspects.
+
+    Without ``source_language`` keeps unusable texts.
+    """
     documents = domain.read("corpus", CORPUS)
+    parts = domain.read("text_parts", TEXT_PARTS)
     joined, lost = join_items(
-        domain.read("text_parts", TEXT_PARTS),
+        parts,
         domain.read("translations", TRANSLATIONS),
         language=domain.language,
         clean=clean,
@@ -310,16 +330,28 @@ def mark(
         detail="detail",
         score=pl.lit(None, pl.Float64),
     )
+    marked = _with_suspects(joined, domain.language, patterns)
+    leaving = untranslated
+    if source_language is not None:
+        found = _unusable(
+            marked.filter(pl.col("suspect").is_null()),
+            parts,
+            source_language=source_language,
+            target_language=domain.language,
+            check_language=patterns is None,
+        )
+        leaving = pl.concat([untranslated, found])
     rules = cascade(
         documents.get_column("_id"),
         domain.read("queries", QUERIES),
         QRELS.empty(),
-        untranslated,
+        leaving,
         originals=documents,
         stage=domain.job.stage,
     )
-    kept = [kept_items(joined.filter(kind=kind), rule.decisions) for kind, rule in rules.items()]
-    items = _with_suspects(pl.concat(kept), domain.language, patterns)
+    items = pl.concat(
+        kept_items(marked.filter(kind=kind), rule.decisions) for kind, rule in rules.items()
+    )
     suspects = items.drop_nulls("suspect").select(
         pl.format("{}:{}", pl.col("kind").str.head(1), "_id").alias("_id"),
         "doc_id",
@@ -332,6 +364,23 @@ def mark(
         "suspects": (suspects, REFUSAL_SUSPECTS),
     }
     return Filtered(left_with_queries(rules, domain, ASK_AGAIN), tables)
+
+
+def _unusable(items: pl.DataFrame, parts: pl.DataFrame, **options: Any) -> pl.DataFrame:
+    """Return ``LEAVING_SCHEMA`` rows of unusable texts; ``options`` are of `find_unusable`."""
+    keys = ("kind", "item_id")
+    by_item = parts.sort("number", maintain_order=True).group_by(*keys, maintain_order=True)
+    sources = by_item.agg(sources="text")
+    rows = items.select("kind", "text", "joins", item_id="_id")
+    found = []
+    for kind, text, joins, item_id, of_item in rows.join(
+        sources, on=keys, how="left", maintain_order="left"
+    ).iter_rows():
+        if fault := find_unusable(
+            pieces_of(text, joins), of_item, is_passage=kind == "document", **options
+        ):
+            found.append((kind, item_id, fault[0], fault[1][:REPLY_DETAIL_CHARS], None))
+    return pl.DataFrame(found, schema=LEAVING_SCHEMA, orient="row")
 
 
 def _with_suspects(

@@ -6,7 +6,7 @@ task ``translate`` requests each part, and `join_items` cleans each part
 (`psibench.translate.clean`) and joins them to documents and queries.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 import polars as pl
@@ -116,26 +116,39 @@ def translation_items(tables: Tables, section: TranslateSection) -> Iterator[Tas
 
 
 def gather_translations(
-    _tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
+    tables: Tables, _section: TranslateSection, replies: Iterable[Replied]
 ) -> Gathered:
-    """Return the stripped translations as TRANSLATIONS rows; drops ``empty_translation``."""
-    made, left_out = usable_translations(TRANSLATE.name, replies)
+    """Return the stripped translations as TRANSLATIONS rows.
+
+    Drops ``empty_translation``, and ``copies_prompt`` (tags or words of the template that the text
+    has not).
+    """
+    sources = dict(tables[PARTS].select("_id", "text").iter_rows())
+    made, left_out = usable_translations(TRANSLATE.name, replies, sources)
     rows = pl.DataFrame(list(made.items()), schema=TRANSLATIONS.empty().schema, orient="row")
     return Gathered(rows, left_out, (flow_of("texts", len(made), left_out),))
 
 
 def usable_translations(
-    task: str, replies: Iterable[Replied]
+    task: str, replies: Iterable[Replied], sources: Mapping[str, str] | None = None
 ) -> tuple[dict[str, str], pl.DataFrame]:
-    """Return item -> stripped translation, and the dropped empty ones."""
+    """Return item -> stripped translation, and the dropped ones: empty, or copies of the prompt.
+
+    ``sources`` are the texts by item; without them copies are kept.
+    """
     made: dict[str, str] = {}
-    blank: list[Dropped] = []
+    dropped: list[Dropped] = []
     for reply in replies:
-        if text := reply.value["translation"].strip():
-            made[reply.item_id] = text
+        text = reply.value["translation"].strip()
+        given = (sources or {}).get(reply.item_id)
+        copied = None if given is None else reply.prompt.copied(text, given)
+        if not text:
+            dropped.append(refusal(task, "texts", reply, "empty_translation"))
+        elif copied is not None:
+            dropped.append(refusal(task, "texts", reply, "copies_prompt", detail=copied))
         else:
-            blank.append(refusal(task, "texts", reply, "empty_translation"))
-    return made, dropped_frame(blank)
+            made[reply.item_id] = text
+    return made, dropped_frame(dropped)
 
 
 TRANSLATE = LlmTask(

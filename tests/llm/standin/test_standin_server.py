@@ -1,9 +1,13 @@
 import json
 import urllib.error
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from batch_helpers import Server
+
+from psibench.llm.request import Message, Request, ResponseSchema
+from psibench.llm.standin.server import seed_of
 
 BODY = {
     "model": "gpt-x",
@@ -39,3 +43,15 @@ def test_task_without_rules_is_refused(url):
         post(url, BODY | {"response_format": odd})
     assert caught.value.code == 400
     assert "no rules for task 'odd'" in json.load(caught.value)["error"]["message"]
+
+
+def test_limits_of_an_item_leave_the_seed():
+    schema = {"properties": {"persona": {"type": "string"}, "questions": {"type": "array"}}}
+    response = ResponseSchema("choose_configuration", schema)
+    limits = {"properties": {"persona": {"enum": ["a"]}, "questions": {"maxItems": 3}}}
+    plain = Request(model="m", messages=(Message("user", "é"),), response=response)
+    limited = replace(plain, response=replace(response, limits=limits))
+    assert limited.body() != plain.body()
+    assert seed_of(json.dumps(limited.body()).encode()) == seed_of(
+        json.dumps(plain.body()).encode()
+    )

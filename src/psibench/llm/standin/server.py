@@ -43,7 +43,7 @@ class StandIn:
         """Answer a request for a chat completion."""
         raw = await request.read()
         try:
-            data = complete(json.loads(raw), random.Random(hashlib.sha256(raw).hexdigest()))
+            data = complete(json.loads(raw), random.Random(seed_of(raw)))
         except (BadRequestError, ValueError) as error:
             return error_response(400, "bad_request", str(error))
         return json_response(data)
@@ -126,3 +126,21 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, default=0, help="0: any free port")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_serve(parser.parse_args().port))
+
+
+def seed_of(raw: bytes) -> str:
+    """Return the seed of a request: its hash without the limits of its item (`ResponseSchema`).
+
+    Limits follow from the prompt, so they need not change a reply.
+    """
+    body = json.loads(raw)
+    try:
+        properties = body["response_format"]["json_schema"]["schema"]["properties"]
+        limited = [inner for inner in properties.values() if "maxItems" in inner]
+        limited += [properties["persona"]] if "enum" in properties.get("persona", {}) else []
+    except (LookupError, TypeError, AttributeError):
+        limited = []
+    for inner in limited:
+        inner.pop("maxItems", None)
+        inner.pop("enum", None)
+    return hashlib.sha256(json.dumps(body).encode() if limited else raw).hexdigest()
