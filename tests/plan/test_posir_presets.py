@@ -42,15 +42,11 @@ def test_the_scripts_preset_changes_only_the_prompts():
         assert entry.query_prompt == INSTRUCTION, name
         # Entries of the preset have no document prompt, even if the checkpoint declares one.
         assert entry.document_prompt == ("" if name in script.registry else None), name
-        shipped = known[name].model_dump()
         changed = {
             key
             for key, value in entry.model_dump().items()
-            if key in shipped and value != shipped[key] and key not in presented
+            if value != known[name].model_dump()[key] and key not in presented
         }
         # The script does not use NV-Embed's code, which excludes the prompt from pooling and
-        # appends a token. It loads bge-m3 without FlagEmbedding, which takes no prompt.
-        expected = {"nv-embed-v2": {"append", "pooling"}, "bge-m3": {"backend"}}
-        assert changed == expected.get(name, set()), name
-        if name == "bge-m3":
-            assert entry.pooling == "cls"  # like FlagEmbedding's dense vector
+        # appends a token.
+        assert changed == ({"append", "pooling"} if name == "nv-embed-v2" else set()), name
