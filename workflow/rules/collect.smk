@@ -1,13 +1,4 @@
 # The tables and the report over all benchmarks.
-def keep_ledgers():
-    """Write the ledgers of benchmarks of which nothing is left, from the tables that exist."""
-    from psibench.tables.ledger import write_unfinished
-
-    for name in plan.benchmarks:
-        places = summaries.ledger_places(plan, name)
-        write_unfinished(Path("results", name), places)
-
-
 board_files = [board.path for board in settings.leaderboards]
 
 

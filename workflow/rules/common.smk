@@ -483,3 +483,12 @@ def check_start():
         stop_on_signals()
     except InputError as error:
         raise WorkflowError(str(error))
+
+
+def keep_ledgers():
+    """Write the ledgers of benchmarks of which nothing is left, from the tables that exist."""
+    from psibench.tables.ledger import write_unfinished
+
+    for name in plan.benchmarks:
+        places = summaries.ledger_places(plan, name)
+        write_unfinished(Path("results", name), places)
