@@ -1,5 +1,6 @@
 # The plan of the config, wildcard constraints, and the functions that rules use for inputs,
 # parameters and resources. Their logic is in the package (psibench.plan).
+import sys
 from operator import attrgetter
 from pathlib import Path
 
@@ -491,4 +492,10 @@ def keep_ledgers():
 
     for name in plan.benchmarks:
         places = summaries.ledger_places(plan, name)
-        write_unfinished(Path("results", name), places)
+        try:
+            write_unfinished(Path("results", name), places)
+        except (
+            InputError,
+            OSError,
+        ) as error:  # the run has failed: its message comes first
+            print(f"psibench: no ledger of {name}: {error}", file=sys.stderr)
