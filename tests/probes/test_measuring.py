@@ -102,7 +102,8 @@ def test_noise_sets_the_threshold_and_is_reported():
     assert 1e-6 < quiet.noise < 1e-4
     assert quiet.document.words == 300
     loud = measure(Model(300, noise=0.02), roles=["document"], most_words=1000)
-    assert loud.document.words is None or not loud.document.exact or loud.document.words <= 300
+    assert loud.noise > 0.02
+    assert not (loud.document.exact and loud.document.words not in (None, 300))
 
 
 def test_tokens_are_unknown_if_the_service_counts_none():
@@ -172,6 +173,13 @@ def test_a_service_that_refuses_long_texts_is_measured(tei, capsys):
     assert "texts of up to 510 words are accepted; longer ones are refused" in (
         capsys.readouterr().out
     )
+
+
+def test_a_search_that_needs_too_many_requests_ends_with_a_message(tei, capsys):
+    """The message names no length, and the longest accepted text is far below --up-to."""
+    url = tei(Model(9999, refuses="no"))
+    assert main(["audit", url, "--measure", "--up-to", "200000"]) == 2
+    assert "no result after 20 requests; lower --up-to" in capsys.readouterr().err
 
 
 def test_an_embedded_checkpoint_reads_what_its_entry_says(capsys):

@@ -26,7 +26,13 @@ from psibench.models.load import load_tokens_only
 from psibench.models.protocols import Role
 from psibench.probes.encoding import ProbeEncoder
 from psibench.probes.endpoints import EncoderEndpoint, ServiceEndpoint, endpoint_entry
-from psibench.probes.measuring import MOST_REQUESTS, Limit, Measured, RefusedError, measure
+from psibench.probes.measuring import (
+    MOST_REQUESTS,
+    Limit,
+    Measured,
+    RefusedError,
+    measure,
+)
 from psibench.probes.reading import (
     DOCUMENT_READING,
     PLACES,

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+from psibench.errors import InputError
 from psibench.models.protocols import Role
 
 WORDS = (
@@ -137,7 +138,7 @@ def measure(endpoint: Endpoint, *, roles: Sequence[Role], most_words: int) -> Me
     """Measure a model with texts of up to ``most_words`` words.
 
     ``roles`` are "document", and "query" if it is sent differently. A search that reaches
-    `MOST_REQUESTS` raises RuntimeError.
+    `MOST_REQUESTS` raises InputError.
     """
     asking = _Asking(endpoint)
     probe = _Probe(asking, most_words)
@@ -173,7 +174,10 @@ class _Asking:
         self, texts: Sequence[Sequence[str]], role: Role
     ) -> tuple[list[np.ndarray], int | None]:
         if self.n_requests >= MOST_REQUESTS:
-            raise RuntimeError(f"no result after {MOST_REQUESTS} requests")
+            raise InputError(
+                f"no result after {MOST_REQUESTS} requests; lower --up-to to a length nearer the "
+                "model's limit"
+            )
         self.n_requests += 1
         began = time.monotonic()
         try:
