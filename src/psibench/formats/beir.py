@@ -76,10 +76,11 @@ QRELS_FIELDS = ("query-id", "0", "corpus-id", "score")
 """Fields of a line of TREC qrels."""
 
 
-def read_query_file(path: Path) -> pl.DataFrame:
+def read_query_file(path: Path, *, has_corpus: bool = False) -> pl.DataFrame:
     """Read queries with their evidence, in file order, in the columns of `QUERY_SCHEMA`.
 
-    Optional columns that the file lacks are null. If a query has `positions` but no
+    Optional columns that the file lacks are null; ``pos_char_length`` is optional if the caller has
+    the corpus, whose documents have their length. If a query has `positions` but no
     `target_position`, that becomes its position, or mixed if it has several. Spans are not checked
     here; see `psibench.formats.checks`.
 
@@ -88,7 +89,8 @@ def read_query_file(path: Path) -> pl.DataFrame:
     further = {name: kind for name, kind in QUERY_SCHEMA.items() if name != "_id"}
     also = {"_id": QUERY_ID_NAMES}
     queries = read_typed_columns(path, {"_id": TEXT}, further=further, also=also, hint=NEEDED)
-    if missing := _missing(queries.columns):
+    given = [*queries.columns, *(["pos_char_length"] if has_corpus else [])]
+    if missing := _missing(given):
         present = ", ".join(queries.columns)
         raise InputError(f"{path}: missing columns {missing}; found {present}; {NEEDED}")
     absent = {name: kind for name, kind in further.items() if name not in queries.columns}

@@ -202,7 +202,7 @@ def _load_static_checkpoint(entry: StaticModel, folder: Path) -> StaticEncoder:
         PreTrainedTokenizerFast(tokenizer_object=first.tokenizer, name_or_path=str(inner)),
         table,
         checkpoint_identity(entry.checkpoint, entry.revision),
-        _reading(entry, folder, first.tokenizer),
+        reading_of(entry, folder, first.tokenizer),
         torch.nn.Sequential(*others).float().eval() if has_modules else None,
         kept_dimensions(entry, folder),
     )
@@ -211,8 +211,20 @@ def _load_static_checkpoint(entry: StaticModel, folder: Path) -> StaticEncoder:
     return encoder
 
 
-def _reading(entry: StaticModel, folder: Path, tokenizer: Any) -> Reading:
-    """Return how the entry's library reads a text with a checkpoint's tokenizer."""
+def reading_of(entry: StaticModel, folder: Path, tokenizer: Any | None = None) -> Reading:
+    """Return how the entry's library reads a text.
+
+    ``tokenizer`` is of the library tokenizers, by default the one in the folder; the word
+    embeddings of a transformer are averaged over whole texts.
+
+    Raises InputError if model2vec's max_length is no whole number.
+    """
+    if not is_static(folder):
+        return Reading()
+    if tokenizer is None:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_file(str(transformer_folder(folder) / "tokenizer.json"))
     if entry.library == "sentence-transformers":
         cut = tokenizer.truncation
         return Reading(None if cut is None or entry.whole_texts else cut["max_length"])
