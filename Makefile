@@ -11,7 +11,8 @@
 #                     build the documentation site, docs/_build/html
 # make format         format the code; write config/schema.json and the generated pages of docs/
 # make bench          measure speed and memory side by side with other libraries: docs/benchmarks.md
-# make real           run real engines on this machine: SmolLM2-135M, Apertium, multilingual-e5-small
+# make real           run real engines on this machine: SmolLM2-135M, Apertium, multilingual-e5-small;
+#                     ARGS=--check: kill the run once, continue it, recompute ledger and figures
 # make lock           write requirements*.lock from pyproject.toml
 
 # The first interpreter that runs and is new enough (a pyenv shim may be there and not run).
@@ -57,7 +58,7 @@ vllm-test: setup
 	  pytest tests/vllm $(ARGS)
 
 real: setup
-	@python tools/real.py
+	@python tools/real.py $(ARGS)
 
 # A peer that is missing is a failure here; in `make test` its tests are skipped.
 peers: $(VENV)/.installed-peers
