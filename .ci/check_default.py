@@ -29,7 +29,9 @@ def main(folder: Path) -> None:
     check_pairs(psi)
     assert buckets.height == psi.height * 3, (buckets.height, psi.height)
     assert len((folder / "psi_table.csv").read_text().splitlines()) == psi.height + 1
-    assert set(psi.get_column("queries_by")) == {"llm:stand-in/rules"}
+    by = psi.select(pl.col("query_lang") == ENGLISH, "queries_by").unique()
+    english, translated = "llm:stand-in/rules", "llm:stand-in/rules, translation:stand-in/rules"
+    assert set(by.rows()) == {(True, english), (False, translated)}, by
 
     queries, raw = (sum(counted(folder, name)) for name in (BENCHMARK, RAW))
     assert 400 < queries < raw, (queries, raw)

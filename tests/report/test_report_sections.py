@@ -13,7 +13,7 @@ from psibench.report.languages import pair_tables
 from psibench.report.page import render_report
 from psibench.report.tables import TEMPLATES
 from psibench.report.training import training_figures
-from psibench.report.views import BenchmarkInfo, headlines, simulation_note
+from psibench.report.views import BenchmarkInfo, author_texts, headlines, simulation_note
 from psibench.report.wording import change, count, interval, number_text, p_text, p_value, percent
 from psibench.tables.schemas import PSI_TABLE
 from psibench.train.results import TRAINING_TABLE
@@ -45,8 +45,16 @@ def test_figures_are_written_alike_everywhere(shown: str, text: str) -> None:
 
 
 def test_what_was_simulated_is_said_in_sentences() -> None:
-    note = simulation_note("llm:gpt-x, llm:stand-in/rules, people, simulation")
+    authors = ("llm:gpt-x", "llm:stand-in/rules", "people", "simulation", "translation:nllb")
+    note = simulation_note(", ".join(authors))
     starts = ("Queries are written by stand-in/rules, a rule", "Queries are simulated known-item")
+    found = author_texts("llm:gpt-x, translation:nllb, translation:stand-in/rules")
+    assert list(found.values()) == [
+        "Queries are written by gpt-x.",
+        "Queries are translated by nllb.",
+        "Queries are translated by stand-in/rules, a rule-based program that stands in for a "
+        "translator.",
+    ]
     for sentence, start in zip(note.removesuffix(".").split(". "), starts, strict=True):
         assert sentence.startswith(start)
 

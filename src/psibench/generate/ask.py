@@ -55,6 +55,7 @@ from psibench.tables.schemas import ATTRITION
 from psibench.tables.slices import Slice
 from psibench.tables.stage import stage
 from psibench.translate.steps import translating_section, translation_task
+from psibench.translate.translate import TRANSLATE
 
 logger = logging.getLogger("psibench")
 
@@ -172,13 +173,14 @@ def ask_domains(
         f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
         f"prompt:{asking.task.name}": template.hash,
     }
+    author = "translation" if asking.task is TRANSLATE else "llm"
     record: dict[str, Any] = {
         "params": asking.params | {"task": asking.task.name, "shard": str(shard)},
         "files": files,
         "prompt_hash": template.hash,
         "revisions": judge if asking.task.judges else None,
         "llm_backend": asking.llm.backend,
-        "queries_by": None if asking.task.judges else f"llm:{asking.llm.model}",
+        "queries_by": None if asking.task.judges else f"{author}:{asking.llm.model}",
     }
     every: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for number, domain in enumerate(job.domains()):

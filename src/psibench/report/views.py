@@ -27,6 +27,7 @@ STAND_IN_AUTHOR = (
     "written by {model}, a rule-based program that stands in for a language model; they compare "
     "positions, not models"
 )
+STAND_IN_TRANSLATOR = "translated by {model}, a rule-based program that stands in for a translator"
 
 Headline = dict[str, str]
 """The leading language pair of a benchmark: a value per column of `SIDES`."""
@@ -54,14 +55,19 @@ class BenchmarkInfo:
 def author_texts(queries_by: str) -> dict[str, str]:
     """Return a sentence on each recorded author of the queries; unknown authors have none."""
     found = {}
-    for author in queries_by.split(", "):
-        model = author.removeprefix("llm:")
-        if model.startswith(STAND_IN_PREFIX):
-            found[author] = STAND_IN_AUTHOR.format(model=model)
-        elif author not in ("", "not recorded"):
-            written = f"written by {model}" if model != author else f"by {author}"
-            found[author] = AUTHORS.get(author, written)
-    return {author: f"Queries are {text}." for author, text in found.items()}
+    for author in filter(None, queries_by.split(", ")):
+        kind, _, model = author.partition(":")
+        is_standin = model.startswith(STAND_IN_PREFIX)
+        if kind == "translation":
+            text = STAND_IN_TRANSLATOR if is_standin else "translated by {model}"
+        elif kind == "llm":
+            text = STAND_IN_AUTHOR if is_standin else "written by {model}"
+        elif author == "not recorded":
+            continue
+        else:
+            text, model = "{model}", AUTHORS.get(author, f"by {author}")
+        found[author] = f"Queries are {text.format(model=model)}."
+    return found
 
 
 def simulation_note(queries_by: str) -> str:
@@ -69,7 +75,7 @@ def simulation_note(queries_by: str) -> str:
     return " ".join(
         text
         for author, text in author_texts(queries_by).items()
-        if author == "simulation" or author.startswith(f"llm:{STAND_IN_PREFIX}")
+        if author == "simulation" or author.partition(":")[2].startswith(STAND_IN_PREFIX)
     )
 
 

@@ -239,8 +239,8 @@ _SETTING = Column(
 _QUERIES_BY = Column(
     "queries_by",
     STRING,
-    "author of the queries: people, simulation, llm:NAME (stand-in/... is a program), or not "
-    "recorded",
+    "author of the queries: people, simulation, llm:NAME (stand-in/... is a program), and "
+    "translation:NAME for translated queries; or not recorded",
 )
 
 
