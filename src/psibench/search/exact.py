@@ -1,11 +1,12 @@
 """Exact search: the k best documents of each query, over all documents, block by block.
 
 faiss (on a GPU: torch) finds the best k of a block and `MARGIN` more. Matrix products sum in
-varying orders, so that equal vectors may get unequal scores. These candidates are therefore scored
-again, one by one in float64, and ranked by score descending, number ascending. Blocks, threads and
-devices change a ranking only between scores that differ by no more than float32 rounding. If more
-than `MARGIN` documents of a block tie with its k-th (e.g. copies of one text), the matrix product
-decides which of them are candidates; the candidates are ranked by number.
+varying orders, so that equal vectors may get unequal scores. Candidates whose scores differ by no
+more than the error of float32 are therefore scored again, one by one in float64; if the corpus has
+several blocks, all candidates are. They are ranked by score descending, number ascending. Blocks,
+threads and devices change a ranking only between scores that differ by no more than float32
+rounding. If more than `MARGIN` documents of a block tie with its k-th (e.g. copies of one text),
+the matrix product decides which of them are candidates; the candidates are ranked by number.
 """
 
 from collections.abc import Iterator
@@ -140,12 +141,32 @@ def _merge_block(
     known = np.concatenate([best.scores(rows), scores], axis=1)
     lowest = np.partition(known, -best.k)[:, -best.k] - 2 * error[rows]
     is_near = scores >= lowest[:, None]
-    texts = np.where(is_near, texts, -1)
+    is_whole = len(numbers) == best.n_documents
+    is_unsure = is_near & _have_close_scores(scores, error[rows]) if is_whole else is_near
+    wanted = np.where(is_unsure, texts, -1)
     if queries.is_single:
-        exact = _dot_products(some.values, block, texts)
+        exact = _dot_products(some.values, block, wanted)
     else:
-        exact = _exact_max_sim(some, block, texts)
-    best.merge(rows, np.where(is_near, exact, -np.inf).astype(np.float32), numbers[texts])
+        exact = _exact_max_sim(some, block, wanted)
+    exact = np.where(is_unsure, exact, np.where(is_near, scores, -np.inf))
+    best.merge(rows, exact.astype(np.float32), numbers[texts])
+
+
+def _have_close_scores(scores: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Return where another score of the row could be the same despite rounding, (n_rows, n) bool.
+
+    ``error`` bounds the error of each row's scores, (n_rows,). An unknown score, inf, is close.
+    """
+    order = np.argsort(-scores, axis=1)
+    ranked = np.take_along_axis(scores, order, axis=1)
+    with np.errstate(invalid="ignore"):  # inf - inf
+        is_next_close = ~(ranked[:, :-1] - ranked[:, 1:] > 2 * error[:, None])
+    close = np.zeros(scores.shape, bool)
+    close[:, :-1] |= is_next_close
+    close[:, 1:] |= is_next_close
+    found = np.empty_like(close)
+    np.put_along_axis(found, order, close, axis=1)
+    return found | np.isinf(scores)
 
 
 def _candidates(

@@ -69,7 +69,7 @@ class BestDocuments:
     """
 
     def __init__(self, k: int, n_queries: int, n_documents: int) -> None:
-        self.k = min(k, n_documents)
+        self.k, self.n_documents = min(k, n_documents), n_documents
         unused = np.full((n_queries, self.k), -np.inf, np.float32)
         self._keys = rank_keys(unused, np.zeros(self.k, np.int64))
 
