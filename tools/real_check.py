@@ -58,20 +58,23 @@ def check_figures(results: Path, benchmark: str) -> int:
     for row in table.iter_rows(named=True):
         pair = f"{row['query_lang']}-{row['corpus_lang']}"
         run = pl.read_parquet(folder / "runs" / row["model"] / f"{pair}.parquet")
-        qrels = pl.read_parquet(folder / "data" / row["query_lang"] / "qrels.parquet")
-        queries = pl.read_parquet(folder / "data" / row["query_lang"] / "queries.parquet")
+        # Positives and spans are those of the documents' language (docs/multilingual.md).
+        qrels = pl.read_parquet(folder / "data" / row["corpus_lang"] / "qrels.parquet")
+        queries = pl.read_parquet(folder / "data" / row["corpus_lang"] / "queries.parquet")
+        sent = pl.read_parquet(folder / "data" / row["query_lang"] / "queries.parquet")
+        queries = queries.filter(pl.col("_id").is_in(sent["_id"].implode()))
         gains: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for query, document, grade in qrels.select("query-id", "corpus-id", "score").iter_rows():
             gains[query][document] = grade
         rankings: defaultdict[str, list[str]] = defaultdict(list)
-        ordered = run.sort("score", "doc_id", descending=[True, False])
+        ordered = run.sort("score", "doc_id", descending=True)  # ties as in trec_eval
         for query, document in ordered.select("query_id", "doc_id").iter_rows():
             rankings[query].append(document)
         scores: defaultdict[str, list[float]] = defaultdict(list)
         columns = ("_id", "pos_corpus_id", "pos_char_length", "pos_char_span")
         for query, document, length, (start, end) in queries.select(columns).iter_rows():
             assert (document, length) in lengths, (query, document)  # translations: the original's
-            third = min(2, int(3 * (start + end) / 2 / length))
+            third = max(0, -(-3 * (start + end) // (2 * length)) - 1)  # a third has its upper edge
             scores[THIRDS[third]].append(ndcg(rankings[query], gains[query]))
         every = [score for third in scores.values() for score in third]
         means = [sum(third) / len(third) for third in scores.values()]

@@ -13,7 +13,7 @@ from workflow_project import Project
 from psibench.errors import InputError
 from psibench.generate.ask import run_ask as ask_stage
 from psibench.llm.run import ask_all
-from psibench.plan.config import load_config
+from psibench.plan.config import load_config, plain_config
 from psibench.plan.plan import make_plan
 from psibench.tables import read_any_table
 from psibench.tables.job import Job
@@ -47,8 +47,9 @@ def test_replies_to_every_task_fit_their_schemas(project, server, monkeypatch, t
     """Uses tables of the stand-in's replies, because replies of random weights would be dropped."""
     monkeypatch.setenv(KEY, server.secret.reveal())
     monkeypatch.chdir(project.folder)
-    config = served(project, server)
-    plan = make_plan(*load_config(project.read_config()))
+    section, models = load_config(served(project, server))
+    plan = make_plan(section, models)
+    config = plain_config(section, {"llms": plan.llms})
     asked_tasks = []
     for name, planned in plan.benchmarks.items():
         for task, asked in planned.tasks.items():
