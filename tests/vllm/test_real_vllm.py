@@ -54,7 +54,7 @@ def test_replies_to_every_task_fit_their_schemas(project, server, monkeypatch, t
     for name, planned in plan.benchmarks.items():
         for task, asked in planned.tasks.items():
             outputs = {table: str(tmp_path / f"{name}.{task}.{table}.parquet")
-                       for table in ("outcomes", "usage")}  # fmt: skip
+                       for table in ("outcomes", "usage", "rows", "dropped", "flow")}  # fmt: skip
             job = Job(
                 "ask",
                 0,
@@ -65,6 +65,7 @@ def test_replies_to_every_task_fit_their_schemas(project, server, monkeypatch, t
                     "task": task,
                     "lang": "eng-Latn",
                     "domains": planned.asked_about(task, "eng-Latn", ""),
+                    "step": planned.flow_step(task),
                     "store": str(tmp_path / "store"),
                 },
                 config=config,
