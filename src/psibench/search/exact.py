@@ -104,14 +104,14 @@ def search_vectors(
 def _rounding(queries: Vectors) -> np.ndarray:
     """Bound the error of float32 scores of documents with norm 1, (n_queries,).
 
-    The error of a product is at most dim * eps * |query| * |document|, in any order of summation
-    (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). A maximum's error is at
-    most the largest error of its arguments. A sum over the query's vectors adds their errors and
-    its rounding.
+    The error of a product is at most dim * u * |query| * |document|, in any order of summation,
+    with u = eps / 2 for rounding to nearest (Higham, Accuracy and Stability of Numerical
+    Algorithms, section 3.1). A maximum's error is at most the largest error of its arguments. A sum
+    over the query's vectors adds their errors and its rounding.
     """
     summed = np.cumsum([0.0, *_norms(queries.values, "a query")])
     terms = queries.values.shape[1] + queries.counts + 2
-    bound: np.ndarray = terms * np.finfo(np.float32).eps * np.diff(summed[queries.offsets])
+    bound: np.ndarray = terms * np.finfo(np.float32).eps / 2 * np.diff(summed[queries.offsets])
     return bound
 
 
