@@ -14,7 +14,6 @@ import polars as pl
 from psibench import __version__
 from psibench.commands.base import refuse_below, refuse_file, share, whole, write_result
 from psibench.commands.probe import add_model_and_corpus, find_model
-from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import EncoderModel
 from psibench.config.sections import Encoding
@@ -44,6 +43,7 @@ from psibench.probes.reading import (
     with_cosines,
 )
 from psibench.probes.settings import why_not
+from psibench.report.text_table import frame_lines
 from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 

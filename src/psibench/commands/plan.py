@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import RESULTS_FOLDER, add_config, read_given, refuse_unwritable
-from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.plan.config import load_config
+from psibench.report.text_table import UNDEFINED, aligned
 
 if TYPE_CHECKING:
     import polars as pl

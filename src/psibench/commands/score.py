@@ -13,7 +13,6 @@ import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import refuse_file, refuse_unwritable, write_result
-from psibench.commands.psi_text import format_labels, print_glance, span_lines
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
 from psibench.commands.score_options import ends_from_limits, token_limits
@@ -48,6 +47,7 @@ from psibench.metrics.chunks import (
 from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics, ranking_metrics
+from psibench.report.psi_text import format_labels, print_glance, span_lines
 from psibench.report.views import author_texts
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
