@@ -4,15 +4,16 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import refuse_file, refuse_unwritable, write_result
+from psibench.commands.json_output import messages_to_stderr, print_json
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
 from psibench.commands.score_options import ends_from_limits, token_limits
@@ -48,6 +49,7 @@ from psibench.metrics.labels import corrected_scores, human_qrels, label_agreeme
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics, ranking_metrics
 from psibench.report.psi_text import format_labels, print_glance, span_lines
+from psibench.report.summary import summaries
 from psibench.report.views import author_texts
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
@@ -67,6 +69,14 @@ from psibench.tables.stage import version_of
 
 def run(args: argparse.Namespace) -> None:
     """Score every run, write tables and page, and print the PSI table with verdicts."""
+    with messages_to_stderr(args.json):
+        content = _score(args)
+    if args.json:
+        print_json("score", content)
+
+
+def _score(args: argparse.Namespace) -> dict[str, Any]:
+    """Print the result (with --json only messages); return the document's content."""
     args = with_example(args) if args.example else args
     args.length_buckets = args.length_buckets is not False
     limits = _check_options(args)
@@ -95,26 +105,48 @@ def run(args: argparse.Namespace) -> None:
         control=args.control,
     )
     origin = _provenance(args, tokenizer, schemes, author)
-    if args.out is not None:
-        for model, file in query_score_files(list(evaluated)).items():
-            frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
-            write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
-        for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
-            write_result(frame, spec, args.out / spec.name, provenance=origin)
+    _write_tables(evaluated, tables, origin, args)
     csv = None if args.out is None else args.out / f"{PSI_TABLE.name}.csv"
-    print_glance(tables.psi, csv)
-    for line in span_lines(tables.buckets, tables.psi):
-        print(line)
+    labels = None
     if grades is not None:
         scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
-        print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
-    print(*author_texts(author).values(), sep="\n")
+        labels = _correct(scored, grades, qrels, schemes, origin, args)
+    if not args.json:
+        print_glance(tables.psi, csv)
+        for line in span_lines(tables.buckets, tables.psi):
+            print(line)
+        if labels is not None:
+            metric = document_metrics(args.metrics)[0]
+            print(f"\n{format_labels(*labels, metric=metric, scheme=schemes[0])}\n")
+        print(*author_texts(author).values(), sep="\n")
     print(
         "No files written; use --out DIR" if args.out is None else f"Tables written to {args.out}"
     )
     if args.report is not None:
         write_text(_page(evaluated.values(), tables, origin, args), args.report)
         print(f"Page written to {args.report}")
+    return {
+        "results": summaries(tables.psi, tables.buckets),
+        "psi_table": tables.psi,
+        "queries_by": author,
+        "labels": labels and dict(zip(("agreement", "corrected"), labels, strict=True)),
+    }
+
+
+def _write_tables(
+    evaluated: Mapping[str, Evaluated],
+    tables: ResultTables,
+    origin: Provenance,
+    args: argparse.Namespace,
+) -> None:
+    """Write per-query scores, bucket scores and the PSI table to --out, if given."""
+    if args.out is None:
+        return
+    for model, file in query_score_files(list(evaluated)).items():
+        frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
+        write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
+    for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
+        write_result(frame, spec, args.out / spec.name, provenance=origin)
 
 
 def _correct(
@@ -124,8 +156,11 @@ def _correct(
     schemes: Sequence[str],
     origin: Provenance,
     args: argparse.Namespace,
-) -> str:
-    """Compare the qrels with the grades of --labelled; write tables (--out); return a summary."""
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Compare the qrels with the grades of --labelled, and write both tables (--out).
+
+    Returns LABEL_AGREEMENT and CORRECTED_SCORES.
+    """
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
     metrics = document_metrics(args.metrics)
@@ -135,7 +170,7 @@ def _correct(
             write_result(frame, spec, args.out / spec.name, provenance=origin)
     if doubt := sampling_doubt(corrected, scheme=schemes[0]):
         print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
-    return format_labels(agreement, corrected, metric=metrics[0], scheme=schemes[0])
+    return agreement, corrected
 
 
 def _evaluate(

@@ -9,6 +9,7 @@ from typing import get_args
 import polars as pl
 
 from psibench.commands.base import whole
+from psibench.commands.json_output import add_json
 from psibench.errors import InputError
 from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.checks import IdenticalIds
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="score runs that ship with psibench, on Python's documentation; tables and page go to "
         "psibench-example, or to --out and --report",
     )
+    add_json(files)
     parser.add_argument_group("labels").add_argument(
         "--labelled",
         type=Path,
