@@ -187,14 +187,14 @@ def _evaluate(
     evaluated: dict[str, Evaluated] = {}
     under_grades: dict[str, pl.DataFrame] = {}
     human = None if grades is None else human_qrels(qrels, grades)
-    found = [qrels.filter(pl.col("score") > 0)["corpus-id"]]
+    runs: list[pl.DataFrame] = []
 
     def add(model: str, scores: pl.DataFrame, run: pl.DataFrame, *, kind: str, known: bool) -> None:
         on_panel = model in args.on_filter_panel
         evaluated[model] = Evaluated(
             model, kind, scores, reading_known=known, on_filter_panel=on_panel
         )
-        found.append(run["doc_id"])
+        runs.append(run.select("query_id", "doc_id"))
         if human is not None:
             metrics = document_metrics(args.metrics or HEADLINE_METRICS)
             under_grades[model] = ranking_metrics(run, human, metrics=metrics)
@@ -207,7 +207,10 @@ def _evaluate(
     if wants_builtin(args):
         of_chunks = all(SPAN_METRICS[0] in one.scores.columns for one in evaluated.values())
         metrics = args.metrics or HEADLINE_METRICS
-        file, args.searched = control_run(args, queries, found, metrics, of_chunks=of_chunks)
+        positives = qrels.filter(pl.col("score") > 0)["corpus-id"]
+        file, args.searched = control_run(
+            args, queries, runs, positives, metrics, of_chunks=of_chunks
+        )
         args.control = file.model
         if file.model in evaluated:
             raise InputError(f"--run: a model is named {file.model!r}, like the built-in control")

@@ -1,7 +1,7 @@
 """The built-in control of `psibench score`: its run on the documents of --corpus."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -36,7 +36,8 @@ def wants_builtin(args: argparse.Namespace) -> bool:
 def control_run(
     args: argparse.Namespace,
     queries: pl.DataFrame,
-    found: Iterable[pl.Series],
+    runs: Sequence[pl.DataFrame],
+    positives: pl.Series,
     metrics: Sequence[str],
     *,
     of_chunks: bool,
@@ -47,8 +48,10 @@ def control_run(
     ----------
     queries
         The queries that are scored (``_id``).
-    found
-        Ids of documents that the corpus must have: those of the runs and of the qrels.
+    runs, positives
+        The other runs (query_id, doc_id), and the relevant documents: the corpus must have all
+        their documents. If queries and documents have a domain, and the runs find only documents of
+        the query's domain, each query searches its domain.
     metrics
         The deepest one decides how many documents are returned.
     of_chunks
@@ -67,7 +70,7 @@ def control_run(
     texts = _query_texts(args.queries).filter(pl.col("_id").is_in(queries["_id"].implode()))
     documents, n_titles = _documents(args.corpus)
     files = _names(args.corpus)
-    wanted = pl.concat([one.unique() for one in found]).unique().sort()
+    wanted = pl.concat([positives, *(one["doc_id"].unique() for one in runs)]).unique().sort()
     lacking = wanted.filter(~wanted.is_in(documents["_id"].implode()))
     if len(lacking):
         raise InputError(
@@ -78,22 +81,48 @@ def control_run(
     of_documents = document_metrics(metrics)
     deepest = max(one.k for one in parse_metrics(of_documents)) if of_documents else 0
     depth = max(LEAST_DEPTH, deepest)
-    run = search_blind(texts, documents, k=depth + 1)  # one may be removed: the query's own id
+    domains = _domains(texts, documents, runs)
+    parts = [(texts.filter(domain=one), documents.filter(domain=one)) for one in domains]
+    run = pl.concat(  # one more document, because the one with the query's id may be removed
+        search_blind(*part, k=depth + 1) for part in parts or [(texts, documents)]
+    )
     if of_chunks:
         lengths = documents.select(doc_id="_id", end=pl.col("text").str.len_chars().cast(pl.Int64))
         run = run.join(lengths, on="doc_id", maintain_order="left").select(
             "query_id", "doc_id", "score", chunk_id="doc_id", start=pl.lit(0, pl.Int64), end="end"
         )
     titles = f" Titles ({n_titles:,} documents) were not searched." if n_titles else ""
-    return RunFile(run, CONTROL_MODEL), searched_text(documents.height, files) + titles
+    return RunFile(run, CONTROL_MODEL), searched_text(
+        documents.height, files, n_domains=max(1, len(domains))
+    ) + titles
+
+
+def _domains(
+    texts: pl.DataFrame, documents: pl.DataFrame, runs: Sequence[pl.DataFrame]
+) -> list[str]:
+    """Return the domains if every run searches each query's domain only; else an empty list."""
+    if texts["domain"].null_count() or documents["domain"].null_count():
+        return []
+    known = documents.select("domain", doc_id="_id")
+    asked = texts.select("domain", query_id="_id")
+    for run in runs:
+        both = run.join(asked, on="query_id").join(known, on="doc_id", suffix="_found")
+        if (both["domain"] != both["domain_found"]).any():
+            return []
+    return texts["domain"].unique(maintain_order=True).to_list()
 
 
 def _query_texts(paths: Sequence[Path]) -> pl.DataFrame:
     hint = f"; --control {BUILTIN} searches with the texts of the queries"
     columns, also = {"_id": TEXT, "text": TEXT}, {"_id": QUERY_ID_NAMES}
     texts = pl.concat(
-        read_typed_columns(path, columns, further={}, also=also, hint=hint) for path in paths
+        (
+            read_typed_columns(path, columns, further={"domain": TEXT}, also=also, hint=hint)
+            for path in paths
+        ),
+        how="diagonal",
     )
+    texts = _with_domain(texts)
     _refuse_empty(texts, paths, "queries")
     return texts
 
@@ -101,11 +130,10 @@ def _query_texts(paths: Sequence[Path]) -> pl.DataFrame:
 def _documents(paths: Sequence[Path]) -> tuple[pl.DataFrame, int]:
     """Return the documents, and the number of those with a title."""
     columns, also = {"_id": TEXT, "text": TEXT}, {"_id": DOCUMENT_ID_NAMES}
-    frames = [
-        read_typed_columns(path, columns, further={"title": TEXT}, also=also) for path in paths
-    ]
-    every = pl.concat(frames, how="diagonal")
-    documents = every.select("_id", "text").unique(maintain_order=True)
+    further = {"title": TEXT, "domain": TEXT}
+    frames = [read_typed_columns(path, columns, further=further, also=also) for path in paths]
+    every = _with_domain(pl.concat(frames, how="diagonal"))
+    documents = every.select("_id", "text", "domain").unique(maintain_order=True)
     twice = documents.filter(pl.col("_id").is_duplicated())["_id"].unique(maintain_order=True)
     if len(twice):
         raise InputError(f"{_names(paths)}: documents with two texts: {name_some(twice)}")
@@ -113,6 +141,10 @@ def _documents(paths: Sequence[Path]) -> tuple[pl.DataFrame, int]:
     if "title" not in every.columns:
         return documents, 0
     return documents, every.filter(pl.col("title").str.strip_chars().str.len_chars() > 0).height
+
+
+def _with_domain(texts: pl.DataFrame) -> pl.DataFrame:
+    return texts if "domain" in texts.columns else texts.with_columns(domain=pl.lit(None, TEXT))
 
 
 def _refuse_empty(texts: pl.DataFrame, paths: Sequence[Path], what: str) -> None:

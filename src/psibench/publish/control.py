@@ -68,7 +68,7 @@ def builtin_search(
 
 def searched_text(n_documents: int, where: str, *, n_domains: int = 1) -> str:
     """Return a sentence on what the built-in control searched."""
-    parts = f" in {n_domains} domains, each query in its domain" if n_domains > 1 else ""
+    parts = f" in {n_domains} domains, each query only its domain" if n_domains > 1 else ""
     return (
         f"The control is {CONTROL_MODEL}, the mean of static word embeddings, which ignores "
         f"position. It searched {n_documents:,} documents of {where}{parts}."

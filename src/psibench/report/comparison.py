@@ -12,7 +12,15 @@ from psibench.metrics.constants import FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.report.scores import bucket_axis, small_multiples
 from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
 from psibench.report.views import simulation_note
-from psibench.report.wording import SCHEME_TEXTS, change, p_value, pair_text
+from psibench.report.wording import (
+    MISSING,
+    SCHEME_TEXTS,
+    change,
+    isolate,
+    p_text,
+    p_value,
+    pair_text,
+)
 from psibench.tables import Provenance
 from psibench.tables.provenance import now
 
@@ -61,6 +69,8 @@ class Ranked:
     kind: str
     means_text: str
     profiles_text: str
+    pair_text: str = ""
+    """For two systems: the difference of means and of PSI with intervals; else empty."""
 
 
 def ranked(
@@ -111,7 +121,23 @@ def ranked(
         kind,
         _means_text(rows),
         _profiles_text(rows, psi["test"][0]),
+        _pair_text(next(compared.iter_rows(named=True))) if len(names) == 2 else "",
     )
+
+
+def _pair_text(row: Mapping[str, Any]) -> str:
+    """Return a sentence on the difference of two systems, which names both."""
+    parts = [f"mean {row['metric']} {_difference(row, 'difference')}"]
+    parts[0] += f" ({p_text(row['p_difference'])})"
+    if row["psi_difference"] is not None:
+        parts.append(f"PSI by {row['buckets']} {_difference(row, 'psi_difference')}")
+    return f"{isolate(row['model'])} minus {isolate(row['other'])}: {'; '.join(parts)}."
+
+
+def _difference(row: Mapping[str, Any], name: str) -> str:
+    ends = [change(row[f"{name}{end}"]) for end in ("_low", "_high")]
+    shown = change(row[name])
+    return shown if MISSING in ends else f"{shown} [{', '.join(ends)}]"
 
 
 def _differ(rows: PairRows, column: str) -> list[SystemPair]:
@@ -218,6 +244,7 @@ def comparison_section(
     caption = f"Means by bucket, {found.kind}, with intervals; the other systems are faint."
     return {
         "id": slug(metric, scheme),
+        "lead": found.pair_text,
         "title": f"{metric} by {SCHEME_TEXTS.get(scheme, scheme)}",
         "tables": (systems, means, profiles),
         "curves": FigureView("Curves by position", caption, panels),

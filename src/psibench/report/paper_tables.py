@@ -12,7 +12,7 @@ from typing import Literal
 
 import polars as pl
 
-from psibench.report.verdict import has_flag, shown_interval
+from psibench.report.verdict import has_flag, is_control, shown_interval
 from psibench.report.views import PAIR_COLUMN, TableRow
 from psibench.report.wording import SCHEME_TEXTS
 from psibench.tables.spec import ALL
@@ -126,12 +126,6 @@ def paper_tables(
 def label_of_names(*names: str) -> str:
     """Return a label for LaTeX: the names with hyphens instead of other characters."""
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") for name in names if name)
-
-
-def is_control(row: TableRow) -> bool:
-    """Return whether a PSI row is about one of the two controls."""
-    is_named = has_flag(row, "position_blind") or has_flag(row, "truncating")
-    return is_named or row["kind"] == "control"
 
 
 def _kind_order(row: TableRow) -> int:

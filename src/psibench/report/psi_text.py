@@ -23,6 +23,8 @@ from psibench.report.text_table import TextForm, frame_lines
 from psibench.report.verdict import (
     ASSUMPTION,
     CUT_OFF,
+    NO_CONTROL,
+    NO_MORE,
     NOT_TESTABLE,
     SENSITIVE,
     VERDICT_LABELS,
@@ -35,6 +37,7 @@ from psibench.report.verdict import (
 )
 from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
+    SCHEME_TEXTS,
     interval,
     number_text,
     p_text,
@@ -50,6 +53,12 @@ WIDE = 200
 ISOLATES = str.maketrans("", "", "\u2068\u2069")
 """Removes the marks around names, which a terminal shows as boxes."""
 STYLES = {SENSITIVE: "bold red", CUT_OFF: "bold yellow", NOT_TESTABLE: "dim"}
+EFFECTS = (SENSITIVE, NO_CONTROL, NO_MORE)
+UNKNOWN_INPUT = (
+    "In input –: not known. An effect may come from text that the model did not read; to separate "
+    "the two, give its input length (docs/score.md#report-the-input-length)."
+)
+"""Printed below the verdicts if the input of a model with an effect is unknown."""
 BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 
 
@@ -77,7 +86,10 @@ def print_glance(table: pl.DataFrame, file: Path | None, stream: IO[str] | None 
         by_model = {row["model"]: row for row in group.filter(evidence="all").to_dicts()}
         title = _title(table, name, *pair)
         if is_leading and not is_view:
-            console.print(f"\n{title}: {group['metric'][0]} by {group['buckets'][0]}")
+            scheme = group["buckets"][0]
+            meaning = SCHEME_TEXTS.get(scheme)
+            by = scheme if meaning is None else f"{scheme} ({meaning})"
+            console.print(f"\n{title}: {group['metric'][0]} by {by}")
             for block in _verdict_tables(found, by_model, width=console.width):
                 console.print(block)
         elif is_leading or not is_view:
@@ -155,6 +167,8 @@ def _verdict_tables(
         notes.append(note + tests_another * ("within" in plain))
     if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
+    if any(one.label in EFFECTS and by_model[one.model]["seen"] is None for one in found):
+        notes.append(UNKNOWN_INPUT)
     yield "\n".join([*notes, ""]) if notes else ""
     yield lines
 

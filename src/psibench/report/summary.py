@@ -4,8 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from psibench.report.paper_tables import is_control
-from psibench.report.verdict import shown_interval, verdicts
+from psibench.report.verdict import is_control, shown_interval, verdicts
 from psibench.report.views import headline_metric
 from psibench.tables.spec import ALL
 

@@ -73,7 +73,7 @@ def verdicts(rows: Sequence[TableRow], others: Sequence[TableRow] = ()) -> list[
 
     Label and advice use ``rows``, in the first bucket scheme of the benchmark's config. If the
     adjusted p of another scheme is on the other side of .05, the advice names that scheme and its
-    p. Models with effects come first, the largest first; models that find almost nothing come last.
+    p. Models with effects come first, the largest first; controls come last.
 
     Parameters
     ----------
@@ -233,7 +233,8 @@ def _without_claim(row: TableRow, label: str, n_models: NModels) -> str:
         return _why_untested(row)
     if label == NO_CONTROL:
         return (
-            "The questions may be the cause: add a control that ignores position (docs/score.md)."
+            "The questions may be the cause: add a control that ignores position "
+            "(docs/score.md#add-a-control)."
         )
     if label == NO_MORE:
         adjusting = _adjusting(row, "p_control", n_models)
@@ -340,8 +341,18 @@ def has_flag(row: TableRow, name: str) -> bool:
     return name in row["flags"].split(", ")
 
 
-def row_order(row: TableRow) -> tuple[int, float]:
-    """Return the sort key of a PSI row: effects first, the largest first; rows without PSI last."""
+def is_control(row: TableRow) -> bool:
+    """Return whether a PSI row is about a control."""
+    is_flagged = has_flag(row, "position_blind") or has_flag(row, "truncating")
+    return is_flagged or row["kind"] == "control"
+
+
+def row_order(row: TableRow) -> tuple[bool, int, float]:
+    """Return the sort key of a PSI row.
+
+    Effects come first, the largest first, then rows without an effect and without PSI. Controls are
+    last, in the same order.
+    """
     size = row["psi_same_corrected"]
     finding = "depends" if exceeds_control(row) else finding_of(row)
-    return FINDINGS.index(finding), -(size if size is not None else 0.0)
+    return is_control(row), FINDINGS.index(finding), -(size if size is not None else 0.0)
