@@ -47,7 +47,7 @@ def test_each_model_has_a_row_and_a_line(shown, tmp_path):
     printed = shown(rows)
     assert "hidden" not in printed
     title, _, header, *table = printed.strip().splitlines()
-    assert title == "docs: ndcg@10 by thirds"
+    assert title == "docs: ndcg@10 by thirds (third of the passage)"
     assert header.split() == ["model", "mean", "documents", "p", "control", "in", "input"]
     assert [line.split() for line in table[:4]] == [
         "m 0.500 0.220 [0.170, 0.270] 0.002 0.020 70 % evidence cut off".split(),
@@ -94,8 +94,8 @@ def test_other_languages_and_views_have_one_line_each(shown):
     rows += [row | other | {"psi_same": 0.3} for row in rows]
     rows += [row | {"benchmark": "docs-raw"} for row in rows]
     printed = shown([*rows, psi_row("c", benchmark="else")])
-    assert "\ndocs, eng-Latn: ndcg@10 by thirds\n" in printed
-    assert "\nelse: ndcg@10 by thirds\n" in printed
+    assert "\ndocs, eng-Latn: ndcg@10 by thirds (third of the passage)\n" in printed
+    assert "\nelse: ndcg@10 by thirds (third of the passage)\n" in printed
     text = "sensitive to position: 1, not testable: 1; largest PSI"
     assert f"\ndocs, deu-Latn: {text} 0.300 (m)\n" in printed
     assert f"\ndocs-raw, eng-Latn: {text} 0.220 (m)\n" in printed
@@ -199,3 +199,10 @@ def test_formats_need_the_table_of_bucket_means(scored_folder, capsys):
     (scored_folder / "bucket_scores.parquet").unlink()
     assert main(["show", str(scored_folder / "psi_table.parquet"), "--format", "latex"]) == 2
     assert "bucket_scores.parquet: --format latex needs this table" in capsys.readouterr().err
+
+
+def test_an_effect_without_a_known_input_has_a_note(shown):
+    note = "An effect may come from text that the model did not read"
+    assert note in shown([psi_row("m", seen=None)])
+    assert note not in shown([psi_row("m")])
+    assert note not in shown([psi_row("m", seen=None, p_adjusted=0.5, p_control_adjusted=0.5)])

@@ -116,7 +116,7 @@ def test_a_printed_evaluation_is_the_table_and_the_verdicts(results):
     options = {"control": shared_words, "languages": ["eng-Latn"], "buckets": ["thirds"]}
     found = psibench.evaluate(first_third, results, model="<cut>", **options)
     lines = str(found).splitlines()
-    assert lines[0] == "two-languages: ndcg@10 by thirds"
+    assert lines[0] == "two-languages: ndcg@10 by thirds (third of the passage)"
     assert sum(line.startswith("<cut> ") for line in lines) == 2  # numbers, and advice
     assert lines[-1].startswith(f"Frames: psi ({found.psi.height} rows), buckets (")
     assert len(lines) < 20

@@ -233,8 +233,7 @@ def _without_claim(row: TableRow, label: str, n_models: NModels) -> str:
         return _why_untested(row)
     if label == NO_CONTROL:
         return (
-            "The questions may be the cause: add a control that ignores position "
-            "(docs/score.md#add-a-control)."
+            "The questions may be the cause: add a control that ignores position (docs/score.md)."
         )
     if label == NO_MORE:
         adjusting = _adjusting(row, "p_control", n_models)
