@@ -51,13 +51,19 @@ def test_two_systems_lead_with_difference_interval_and_names() -> None:
     lead = section_of()["lead"].replace("\u2068", "").replace("\u2069", "")
     assert lead == (
         "mine minus <base>: mean ndcg@10 −0.050 [−0.090, −0.010] (p = 0.012); "
-        "PSI by thirds +0.100 [+0.020, +0.180]."
+        "PSI by thirds +0.100 [+0.020, +0.180]; different profiles over positions, p = 0.030."
     )
+
+
+def test_two_systems_have_one_table() -> None:
+    (table,) = section_of()["tables"]
+    assert table.name == "Systems"
+    assert "Profiles differ (p ≤ 0.05)." in table.note
 
 
 def test_a_missing_interval_leaves_the_difference() -> None:
     lead = section_of(difference_low=None, psi_difference=None)["lead"]
-    assert "mean ndcg@10 −0.050 (p = 0.012)." in lead
+    assert "mean ndcg@10 −0.050 (p = 0.012); different profiles" in lead
     assert "PSI" not in lead
 
 

@@ -307,7 +307,7 @@ def _steps(section: Benchmark) -> str:
     return ", ".join(steps)
 
 
-def _lines(record: dict[str, Any]) -> str:
+def _lines(record: Mapping[str, Any]) -> str:
     shown = {key: value for key, value in record.items() if value not in (None, {}, [])}
     return "\n".join(f"  {_line(key)}: {_line(value)}" for key, value in sorted(shown.items()))
 

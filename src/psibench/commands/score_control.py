@@ -59,7 +59,7 @@ def control_run(
 
     Returns
     -------
-    The run, and a sentence on what was searched.
+    The run, and a sentence on the searched documents.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _query_texts(paths: Sequence[Path]) -> pl.DataFrame:
 
 
 def _documents(paths: Sequence[Path]) -> tuple[pl.DataFrame, int]:
-    """Return the documents, and the number of those with a title."""
+    """Return the documents, and how many have a title."""
     columns, also = {"_id": TEXT, "text": TEXT}, {"_id": DOCUMENT_ID_NAMES}
     further = {"title": TEXT, "domain": TEXT}
     frames = [read_typed_columns(path, columns, further=further, also=also) for path in paths]

@@ -55,19 +55,19 @@ def search_blind(queries: pl.DataFrame, documents: pl.DataFrame, *, k: int) -> p
 
 def builtin_search(
     queries: Mapping[str, str], corpus: Any, /, *, k: int
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[Any, float]]:
     """Search a corpus with the built-in control, as a `psibench.Search`."""
     texts = [
         pl.DataFrame({"_id": [*some], "text": [*some.values()]}) for some in (queries, corpus.texts)
     ]
-    found: dict[str, dict[str, float]] = {query_id: {} for query_id in queries}
+    found: dict[str, dict[Any, float]] = {query_id: {} for query_id in queries}
     for query_id, doc_id, score in search_blind(*texts, k=k).iter_rows():
         found[query_id][doc_id] = score
     return found
 
 
 def searched_text(n_documents: int, where: str, *, n_domains: int = 1) -> str:
-    """Return a sentence on what the built-in control searched."""
+    """Return a sentence on the documents that the built-in control searched."""
     parts = f" in {n_domains} domains, each query only its domain" if n_domains > 1 else ""
     return (
         f"The control is {CONTROL_MODEL}, the mean of static word embeddings, which ignores "

@@ -13,7 +13,7 @@ cut what uv installed with links, since nltk 3.10.3: uv pip install --link-mode 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from psibench.publish.retriever import Corpus, Search
+from psibench.publish.retriever import Chunk, Corpus, Results, Search
 
 ID = "psibench_id"
 """Key of the document's id in the metadata, which every splitter hands on to the pieces."""
@@ -71,11 +71,9 @@ def _search(
 ) -> Search:
     """Index the corpus of a call, and rank the documents whose metadata `ask` finds, best first."""
 
-    def search(
-        queries: Mapping[str, str], corpus: Corpus, /, *, k: int
-    ) -> dict[str, dict[str, float]]:
+    def search(queries: Mapping[str, str], corpus: Corpus, /, *, k: int) -> Results:
         retriever = build([document(*item) for item in corpus.texts.items()], k)
-        found = {}
+        found: dict[str, dict[str | Chunk, float]] = {}
         for query_id, text in queries.items():
             ids = dict.fromkeys(metadata[ID] for metadata in ask(retriever, text))
             found[query_id] = {doc_id: -float(place) for place, doc_id in enumerate(ids)}

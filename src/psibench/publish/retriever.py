@@ -170,12 +170,12 @@ def evaluate(
     root = Path(benchmark)
     datasets = find_datasets(root, languages=languages, domains=domains)
     notes: tuple[str, ...] = ()
+    blind: Search | None = builtin_search if isinstance(control, str) else control
     if isinstance(control, str):
         if control != BUILTIN:
             raise InputError(f"control={control!r}: give a function, or {BUILTIN!r}")
-        control = builtin_search
         notes = tuple(_searched(datasets))
-    retrievers = {model: search} | ({CONTROL: control} if control else {})
+    retrievers = {model: search} | ({CONTROL: blind} if blind else {})
     if control and model == CONTROL:
         raise InputError(f"model {model!r} is reserved for the control; use another name")
     made: dict[str, list[pl.DataFrame]] = {}

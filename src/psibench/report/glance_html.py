@@ -17,7 +17,7 @@ def glance_html(psi: pl.DataFrame, buckets: pl.DataFrame, notes: Sequence[str] =
     """Return a table with bucket means, PSI and verdict for each benchmark and language pair.
 
     ``psi`` and ``buckets`` are PSI_TABLE and BUCKET_SCORES rows; ``notes`` are sentences below the
-    tables. The text has no style of its own, and everything in it is escaped.
+    tables. The result has no style sheet, and all texts are escaped.
     """
     parts = [_result_html(found) for found in summaries(psi, buckets)]
     parts += [Markup("<p>{}</p>").format(note) for note in notes]

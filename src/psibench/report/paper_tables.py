@@ -1,6 +1,6 @@
 """Tables for papers in LaTeX and Markdown: a row per model, a column per bucket, mean and PSI.
 
-The layout is that of PosQ's table 1: means in percent with two decimals, PSI with three, models
+The layout follows PosQ's table 1: means in percent with two decimals, PSI with three, models
 under a heading per kind.
 """
 
@@ -237,8 +237,8 @@ UNPRINTED = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\
 def latex_text(text: str) -> str:
     """Escape a text for LaTeX; white space and control characters become one space.
 
-    Other characters outside ASCII stay: pdfLaTeX prints those of its fonts, XeLaTeX and LuaLaTeX
-    those of the font that the document loads.
+    Other characters outside ASCII are kept; the document's font must have them (pdfLaTeX has fewer
+    characters than XeLaTeX and LuaLaTeX).
     """
     text = UNPRINTED.sub(" ", text).strip()
     escaped = (LATEX_ESCAPES.get(char, char) for char in text)

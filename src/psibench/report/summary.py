@@ -42,7 +42,7 @@ def summaries(
 ) -> list[dict[str, Any]]:
     """Return the results of each benchmark and language pair, described in docs/json.md.
 
-    Uses `chosen_rows`. Intervals of PSI are those that psibench prints (`shown_interval`).
+    Uses `chosen_rows`. Intervals of PSI agree with the printed ones (`shown_interval`).
     ``buckets`` are BUCKET_SCORES rows; None: unknown bucket means.
     """
     rows = chosen_rows(psi, metric=metric, scheme=scheme)
