@@ -63,6 +63,7 @@ def test_a_corpus_gives_the_runs_a_control(files, capsys):
     rows = psi(files)
     assert rows["mine"]["control"] == "minilm-static"
     assert "position_blind" in rows["minilm-static"]["flags"]
+    assert (rows["mine"]["seen"], rows["minilm-static"]["seen"]) == (None, 1.0)
     # a document has the same words for its early and its late query
     assert rows["minilm-static"]["psi_same"] == pytest.approx(0, abs=1e-9)
     record = read_provenance(files / "out" / "psi_table.parquet")

@@ -214,7 +214,7 @@ def _evaluate(
         args.control = file.model
         if file.model in evaluated:
             raise InputError(f"--run: a model is named {file.model!r}, like the built-in control")
-        known = not of_chunks and any(end is not None for end in ends)
+        known = not (of_chunks or queries["pos_char_length"].null_count())  # it reads whole texts
         lengths = queries.select(query_id="_id", visible_char_end="pos_char_length")
         scored = _score_file(
             file, queries, qrels, args, source=file.model, ends=lengths if known else None
