@@ -56,8 +56,11 @@ def psi(files: Path) -> dict[str, dict]:
 
 
 def test_a_corpus_gives_the_runs_a_control(files, capsys):
-    assert score(files, "--corpus", files / "corpus.jsonl") == 0
+    page = files / "out" / "page.html"
+    assert score(files, "--corpus", files / "corpus.jsonl", "--report", page) == 0
     printed = capsys.readouterr().out
+    assert "It searched 60 documents" in page.read_text()
+    assert "An effect may come from text that the model did not read" in page.read_text()
     assert f"It searched 60 documents of {files / 'corpus.jsonl'}." in printed
     assert "sensitive to position" in printed
     rows = psi(files)

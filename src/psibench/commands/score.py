@@ -432,18 +432,16 @@ def _page(
     author = str(origin.queries_by)
     folder = Path(os.path.relpath(args.out, args.report.parent)).as_posix()
     blind: Literal["position-blind"] = "position-blind"
+    searched = args.searched or ""
     return render_scores(
         Scored(
             tables.psi,
             tables.buckets,
             [BenchmarkInfo(args.benchmark, recipe="", note=simulation_note(author))],
             [
-                ModelInfo(
-                    m.model,
-                    m.kind,
-                    description=args.searched or "" if m.model == args.control else "",
-                    control=blind if m.model == args.control else None,
-                )
+                ModelInfo(m.model, m.kind, searched, control=blind)
+                if m.model == args.control
+                else ModelInfo(m.model, m.kind)
                 for m in evaluated
             ],
             provenance={"psibench": __version__, "queries by": author, **origin.inputs},

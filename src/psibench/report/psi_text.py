@@ -23,15 +23,15 @@ from psibench.report.text_table import TextForm, frame_lines
 from psibench.report.verdict import (
     ASSUMPTION,
     CUT_OFF,
-    NO_CONTROL,
-    NO_MORE,
     NOT_TESTABLE,
     SENSITIVE,
+    UNKNOWN_INPUT,
     VERDICT_LABELS,
     ModelVerdict,
     TableRow,
     cut_text,
     has_flag,
+    has_unknown_input,
     shown_psi,
     verdicts,
 )
@@ -53,12 +53,6 @@ WIDE = 200
 ISOLATES = str.maketrans("", "", "\u2068\u2069")
 """Removes the marks around names, which a terminal shows as boxes."""
 STYLES = {SENSITIVE: "bold red", CUT_OFF: "bold yellow", NOT_TESTABLE: "dim"}
-EFFECTS = (SENSITIVE, NO_CONTROL, NO_MORE)
-UNKNOWN_INPUT = (
-    "In input –: not known. An effect may come from text that the model did not read; to separate "
-    "the two, give its input length (docs/score.md#report-the-input-length)."
-)
-"""Printed below the verdicts if the input of a model with an effect is unknown."""
 BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 
 
@@ -167,7 +161,7 @@ def _verdict_tables(
         notes.append(note + tests_another * ("within" in plain))
     if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
-    if any(one.label in EFFECTS and by_model[one.model]["seen"] is None for one in found):
+    if any(has_unknown_input(by_model[one.model], one.label) for one in found):
         notes.append(UNKNOWN_INPUT)
     yield "\n".join([*notes, ""]) if notes else ""
     yield lines

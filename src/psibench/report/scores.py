@@ -34,7 +34,9 @@ from psibench.report.tables import (
 from psibench.report.verdict import (
     ASSUMPTION,
     SENSITIVE,
+    UNKNOWN_INPUT,
     VERDICT_LABELS,
+    has_unknown_input,
     row_order,
     shown_psi,
     shown_psis,
@@ -212,6 +214,8 @@ def answers(
     notes = [curve.caption]
     if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
+    if any(has_unknown_input(rows[one.model], one.label) for one in found):
+        notes.append(UNKNOWN_INPUT)
     whole = replace(curve, panels=tuple(verdict_panels), caption=" ".join(filter(None, notes)))
     return info, scheme, whole if verdict_panels else None
 

@@ -45,6 +45,11 @@ ASSUMPTION = (
     "the control."
 )
 """Printed once below the verdicts, see `docs/psi-method.md`."""
+UNKNOWN_INPUT = (
+    "In input –: not known. An effect may come from text that the model did not read; to separate "
+    "the two, give its input length (docs/score.md#report-the-input-length)."
+)
+"""Printed once below the verdicts if `has_unknown_input` applies to a model."""
 BUCKET_TEXTS = {
     "beginning": "at document beginnings",
     "middle": "in document middles",
@@ -184,6 +189,11 @@ def truncation_lowers_score(row: TableRow) -> bool:
     """Return whether evidence beyond the input lowers the score (interval below 0)."""
     high = row["truncation_high"]
     return is_cut(row) and high is not None and row["truncation"] < 0 and high < 0
+
+
+def has_unknown_input(row: TableRow, label: str) -> bool:
+    """Return whether a model with an effect of position may not have read all evidence."""
+    return row["seen"] is None and label in (SENSITIVE, NO_CONTROL, NO_MORE)
 
 
 def exceeds_control(row: TableRow) -> bool:
