@@ -55,7 +55,7 @@ def test_controls_come_last_and_are_never_bold(mine) -> None:
     assert blind == "| blind | 90.00 | 90.00 | 90.00 | 90.00 | 0.010 |"
 
 
-def test_ties_in_print_are_all_bold_and_floor_psi_is_not(mine) -> None:
+def test_printed_ties_are_bold_and_floor_psi_is_not(mine) -> None:
     # 0.70004 and 0.7 are both printed as 70.00; the PSI of a model at the floor means nothing
     lines = markdown(mine[0]).splitlines()
     assert "| a\\_b | **80.00** | **70.00** | 60.00 | **70.00** | 0.200 |" in lines

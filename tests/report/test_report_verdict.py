@@ -362,7 +362,7 @@ def test_controls_come_last_in_verdicts_and_on_the_page() -> None:
     assert names == order
 
 
-def test_a_card_has_mean_psi_p_scheme_and_share_in_input() -> None:
+def test_a_card_has_mean_psi_p_and_share_in_input() -> None:
     rows = [psi_row("m", seen=0.56, mean=0.7), psi_row("blind", control=None, seen=None)]
     rows[1] |= {"p_control": None, "p_control_adjusted": None}
     first, second = (card_facts(row, has_control=True) for row in rows)
