@@ -166,7 +166,8 @@ def test_table_and_page_are_written(compare, tmp_path):
     assert record["queries_by"] == "people"
     assert str(tmp_path) not in json.dumps(record)
     page = (out / "comparison.html").read_text()
-    assert "Profiles differ (p ≤ 0.05). Whether the two profiles differ: the larger" in page
+    assert "Profiles differ (p ≤ 0.05). The p of profiles is the larger of the p for hits" in page
+    assert re.search(r"a\W+ minus \W+b\W+: mean ", page)
     for of_several in ("family-wise", "max-T", "Holm", "of 1 pairs", "letter"):
         assert of_several not in page
 

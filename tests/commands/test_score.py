@@ -81,7 +81,7 @@ def test_writes_all_tables_and_prints_what_they_come_to(files, capsys):
         "query_scores.parquet",
     ]
     printed = capsys.readouterr().out
-    assert "custom: mrr@10 by squad\n" in printed
+    assert "custom: mrr@10 by squad (characters from the start of the passage)\n" in printed
     assert "bm25   0.750  " in printed
     assert "  varies with position; no control" in printed  # without a control
     assert "\nbm25  The questions may be the cause: add" in printed

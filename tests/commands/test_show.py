@@ -1,3 +1,4 @@
+import json
 import re
 
 import polars as pl
@@ -6,7 +7,7 @@ from psi_rows import frame, psi_row
 
 from psibench.cli import main
 from psibench.tables import Provenance, write_table
-from psibench.tables.schemas import PSI_TABLE, QRELS
+from psibench.tables.schemas import BUCKET_SCORES, PSI_TABLE, QRELS
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_each_model_has_a_row_and_a_line(shown, tmp_path):
     printed = shown(rows)
     assert "hidden" not in printed
     title, _, header, *table = printed.strip().splitlines()
-    assert title == "docs: ndcg@10 by thirds"
+    assert title == "docs: ndcg@10 by thirds (third of the passage)"
     assert header.split() == ["model", "mean", "documents", "p", "control", "in", "input"]
     assert [line.split() for line in table[:4]] == [
         "m 0.500 0.220 [0.170, 0.270] 0.002 0.020 70 % evidence cut off".split(),
@@ -93,8 +94,8 @@ def test_other_languages_and_views_have_one_line_each(shown):
     rows += [row | other | {"psi_same": 0.3} for row in rows]
     rows += [row | {"benchmark": "docs-raw"} for row in rows]
     printed = shown([*rows, psi_row("c", benchmark="else")])
-    assert "\ndocs, eng-Latn: ndcg@10 by thirds\n" in printed
-    assert "\nelse: ndcg@10 by thirds\n" in printed
+    assert "\ndocs, eng-Latn: ndcg@10 by thirds (third of the passage)\n" in printed
+    assert "\nelse: ndcg@10 by thirds (third of the passage)\n" in printed
     text = "sensitive to position: 1, not testable: 1; largest PSI"
     assert f"\ndocs, deu-Latn: {text} 0.300 (m)\n" in printed
     assert f"\ndocs-raw, eng-Latn: {text} 0.220 (m)\n" in printed
@@ -129,3 +130,79 @@ def test_a_table_of_another_sort_ends_with_code_2(tmp_path, capsys):
     assert main(["show", str(tmp_path / "q.parquet")]) == 2
     error = capsys.readouterr().err
     assert "q.parquet: not a 'psi_table' table: missing columns: benchmark" in error
+
+
+@pytest.fixture
+def scored_folder(tmp_path):
+    """A folder with both result tables of one model."""
+    row = psi_row("m_1")
+    labels = {name: row[name] for name in BUCKET_SCORES.column_names if name in row}
+    buckets = [
+        labels | {"bucket": name, "bucket_low": low, "bucket_high": low + 0.3, "n_queries": 400}
+        for low, name in enumerate(("beginning", "middle", "end"))
+    ]
+    for spec, rows in ((PSI_TABLE, [row]), (BUCKET_SCORES, buckets)):
+        made = Provenance("collect", 1, queries_by="people")
+        path = tmp_path / f"{spec.name}.parquet"
+        write_table(frame(spec, rows), path, spec, provenance=made)
+    return tmp_path
+
+
+def test_show_prints_a_table_for_a_paper(scored_folder, capsys):
+    path = str(scored_folder / "psi_table.parquet")
+    assert main(["show", path, "--format", "latex"]) == 0
+    printed = capsys.readouterr().out
+    assert r"m\_1 & 50.00 & 50.00 & 50.00 & 50.00 & 0.250 \\" in printed
+    assert main(["show", path, "--format", "markdown", "--intervals", "--equal-documents"]) == 0
+    assert r"0.220 \[0.170, 0.270\] |" in capsys.readouterr().out
+
+
+def test_show_json_has_verdict_and_bucket_means(scored_folder, capsys):
+    assert main(["show", str(scored_folder / "psi_table.parquet"), "--format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["results"]
+    (model,) = found.pop("models")
+    assert found == {
+        "benchmark": "docs",
+        "query_lang": "eng-Latn",
+        "corpus_lang": "eng-Latn",
+        "metric": "ndcg@10",
+        "buckets": "thirds",
+    }
+    assert (model["verdict"], model["psi_same_low"]) == ("sensitive to position", 0.17)
+    assert [one["bucket"] for one in model["buckets"]] == ["beginning", "middle", "end"]
+
+
+def test_show_prints_published_tables(capsys):
+    assert main(["show", "shipped:published/posq_table1.csv", "--format", "json"]) == 0
+    values = json.loads(capsys.readouterr().out)["published"]
+    assert {"model_name": "BM25", "column": "0-100"}.items() <= values[0].items()
+    assert values[0]["published"] == 0.7662
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--intervals"], "--intervals needs --format latex or markdown"),
+        (["--buckets", "thirds"], "--buckets needs --format latex or markdown or json"),
+        (["--format", "latex", "--buckets", "squad"], "no rows of --buckets squad; found: thirds"),
+        (["--format", "latex", "--metric", "mrr@10"], "no rows of --metric mrr@10; found: ndcg@10"),
+        (["--format", "json", "--intervals"], "--intervals needs --format latex or markdown"),
+    ],
+)
+def test_options_that_do_not_fit_the_format_are_refused(scored_folder, capsys, options, message):
+    assert main(["show", str(scored_folder / "psi_table.parquet"), *options]) == 2
+    out, err = capsys.readouterr()
+    assert (out, message in err) == ("", True)
+
+
+def test_formats_need_the_table_of_bucket_means(scored_folder, capsys):
+    (scored_folder / "bucket_scores.parquet").unlink()
+    assert main(["show", str(scored_folder / "psi_table.parquet"), "--format", "latex"]) == 2
+    assert "bucket_scores.parquet: --format latex needs this table" in capsys.readouterr().err
+
+
+def test_an_effect_without_a_known_input_has_a_note(shown):
+    note = "An effect may come from text that the model did not read"
+    assert note in shown([psi_row("m", seen=None)])
+    assert note not in shown([psi_row("m")])
+    assert note not in shown([psi_row("m", seen=None, p_adjusted=0.5, p_control_adjusted=0.5)])

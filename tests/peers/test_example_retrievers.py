@@ -16,6 +16,7 @@ import pytest
 from built_benchmark import DOMAINS, LANGUAGES, table
 
 import psibench
+from psibench.publish.frameworks import ID
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -208,7 +209,7 @@ def test_a_framework_ranks_documents_by_the_cosine_of_their_best_piece(
         for query, row in zip(queries, scored, strict=True):
             best = {}
             for piece, cosine in zip(pieces, map(float, row), strict=True):
-                document = piece.metadata[made.ID]
+                document = piece.metadata[ID]
                 best[document] = max(best.get(document, 0), cosine)
             # Equal cosines may come in any order.
             expected = sorted(best.values(), reverse=True)[:20]

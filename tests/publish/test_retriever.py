@@ -18,6 +18,7 @@ import psibench
 from psibench.cli import main
 from psibench.errors import InputError
 from psibench.formats.runs import RunFile, doubts, read_results
+from psibench.publish.control import search_blind
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.domains import by_place
 from psibench.tables.schemas import QRELS, QUERIES
@@ -77,6 +78,62 @@ def test_text_beyond_the_input_lowers_late_buckets(results):
     assert set(found.psi["corpus_lang"]) == {"deu-Latn", "eng-Latn"}
     assert set(found.psi["model"]) == {"retriever", "control"}
     assert set(found.comparisons["other"]) == {"control"}
+
+
+def test_the_builtin_control_searches_the_same_documents(results):
+    found = psibench.evaluate(first_third, results, control="builtin", languages=["eng-Latn"])
+    blind = found.run.filter(model="control").select("query_id", "doc_id", "score")
+    data = (
+        table(results, "eng-Latn", "queries", "game"),
+        table(results, "eng-Latn", "corpus", "game"),
+    )
+    mine = search_blind(*data, k=100)
+    both = blind.join(mine, on=["query_id", "doc_id"], suffix="_own")
+    assert both.height == mine.height
+    assert_frame_equal(both.select("score"), both.select(score="score_own"))
+    n = sum(table(results, "eng-Latn", "corpus", domain).height for domain in DOMAINS)
+    (note,) = found.notes
+    assert f"It searched {n} documents of eng-Latn in {len(DOMAINS)} domains" in note
+    assert found.psi.filter(model="retriever")["control"].unique().to_list() == ["control"]
+
+
+def test_order_of_words_never_changes_the_builtin_control():
+    queries = pl.DataFrame({"_id": ["q"], "text": ["red fox"]})
+    texts = ["red " + "grey " * 600 + "fox", "grey " * 600 + "fox red", "blue " * 602]
+    documents = pl.DataFrame({"_id": ["a", "b", "c"], "text": texts})
+    found = search_blind(queries, documents, k=3)
+    # equal scores are ordered by id, descending, as in every ranking of psibench
+    assert found["doc_id"].to_list() == ["b", "a", "c"]
+    assert found["score"][0] == found["score"][1] > found["score"][2]
+
+
+def test_another_text_than_builtin_is_no_control(results):
+    with pytest.raises(InputError, match="control='bm25': give a function, or 'builtin'"):
+        psibench.evaluate(first_third, results, control="bm25")
+
+
+def test_a_printed_evaluation_is_the_table_and_the_verdicts(results):
+    options = {"control": shared_words, "languages": ["eng-Latn"], "buckets": ["thirds"]}
+    found = psibench.evaluate(first_third, results, model="<cut>", **options)
+    lines = str(found).splitlines()
+    assert lines[0] == "two-languages: ndcg@10 by thirds (third of the passage)"
+    assert sum(line.startswith("<cut> ") for line in lines) == 2  # numbers, and advice
+    assert lines[-1].startswith(f"Frames: psi ({found.psi.height} rows), buckets (")
+    assert len(lines) < 20
+    assert repr(found) == str(found)
+
+
+def test_a_notebook_shows_means_by_position_with_escaped_names(results):
+    options = {"control": shared_words, "languages": ["eng-Latn"], "buckets": ["thirds"]}
+    shown = psibench.evaluate(first_third, results, model="<cut>", **options)._repr_html_()
+    assert "<th>beginning</th><th>middle</th><th>end</th><th>Mean</th>" in shown
+    assert "<tr><td>&lt;cut&gt;</td>" in shown
+    assert "<cut>" not in shown
+
+
+def test_framework_retrievers_are_functions_of_the_package():
+    names = ("haystack_search", "langchain_search", "llamaindex_search")
+    assert all(callable(getattr(psibench, name)) for name in names)
 
 
 def test_a_retriever_is_called_with_each_domains_texts(results):

@@ -112,7 +112,7 @@ def test_query_types_are_compared_with_the_same_language():
     groups = ["eng-Latn", "cmn-Hans", "published: PosIR, table 6"]
     assert [name for name, _ in both.groups[1:]] == groups
     alone = blocks_of(ENGLISH)["What queries ask"]
-    assert len(alone.rows) == 9
+    assert [row[0] for row in alone.rows] == ["WHAT"]  # other types have no query
     assert alone.header == ("type", "queries", "share")
 
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from psi_rows import frame, psi_row
 
-from psibench.commands.psi_text import print_glance
 from psibench.metrics.aggregate import _adjusted
 from psibench.report.leaderboard import _table
+from psibench.report.psi_text import print_glance
 from psibench.report.scores import psi_tables
 from psibench.report.verdict import (
     CONTROL,

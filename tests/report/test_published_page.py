@@ -55,5 +55,5 @@ def test_the_stage_writes_table_csv_and_page(tmp_path: Path) -> None:
 def test_a_run_without_a_counterpart_says_so(tmp_path: Path) -> None:
     page = written(tmp_path, [psi_row("bm25")], {})
     assert "No benchmark of this run uses a paper" in page
-    assert "<details" not in page
+    assert '<details class="folded">' not in page
     assert read_table(tmp_path / "c.parquet", PUBLISHED_COMPARISON).is_empty()

@@ -153,6 +153,17 @@ def test_curves_are_drawn_at_equal_documents_with_plain_means_beside() -> None:
     nothing = {"same_mean": None, "same_low": None, "same_high": None}
     plain = [row | nothing for row in bucket_rows("beta", (0.5, 0.4, 0.3))]
     page = render_report(report_input(rows, equal + plain)).split('id="psi"')[0]
-    assert "Thick: means at equal documents with intervals." in page
+    assert "Thick line: means at equal documents (as if each document had queries" in page
+    assert "Grey lines: the other models" in page
     page = render_report(report_input(rows, plain)).split('id="psi"')[0]
     assert "means at equal documents cannot be computed" in page
+
+
+def test_sections_below_the_first_table_are_folded() -> None:
+    rows = [psi_row("m", buckets=scheme) for scheme in ("thirds", "squad")]
+    page = render_report(report_input(rows, bucket_rows("m", (0.5, 0.4, 0.3))))
+    assert page.count('<details class="folded" open>') == 1  # the table of the first scheme
+    for name in ("reading", "provenance"):
+        before = page.split(f'<div id="{name}">')[0]
+        assert before.rstrip().endswith("</summary>")
+        assert f'href="#{name}"' in page  # a link into a closed section opens it

@@ -10,6 +10,7 @@ from report_tables import FORBIDDEN, psi_row, report_input, undefined_row
 
 from psibench.metrics.psi import FLAGS
 from psibench.report.page import render_report
+from psibench.report.scores import card_facts
 from psibench.report.verdict import (
     CONTROL,
     CUT_OFF,
@@ -345,6 +346,36 @@ def test_effects_come_first_and_rows_without_psi_last() -> None:
     ]
     order = [found.model for found in verdicts(rows)]
     assert order == ["large", "small", "none", "untested", "floor", "undefined"]
+
+
+def test_controls_come_last_in_verdicts_and_on_the_page() -> None:
+    rows = [
+        psi_row("blind", flags="position_blind", psi_same_corrected=0.9),
+        psi_row("short", flags="truncating", kind="control", psi_same_corrected=0.8),
+        psi_row("none", p_adjusted=0.5, p_control_adjusted=0.5),
+        psi_row("effect"),
+    ]
+    order = ["effect", "none", "blind", "short"]
+    assert [found.model for found in verdicts(rows)] == order
+    page = render_report(report_input(rows)).split('id="psi"')[0]
+    names = re.findall(r'class="panel-name"><bdi>(\w+) ', page)
+    assert names == order
+
+
+def test_a_card_has_mean_psi_p_and_share_in_input() -> None:
+    rows = [psi_row("m", seen=0.56, mean=0.7), psi_row("blind", control=None, seen=None)]
+    rows[1] |= {"p_control": None, "p_control_adjusted": None}
+    first, second = (card_facts(row, has_control=True) for row in rows)
+    assert first == (
+        ("Mean ndcg@10", "0.700"),
+        ("In input", "56 %"),
+        ("PSI by thirds", "0.220 [0.170, 0.270]"),
+        ("p", "0.002"),
+        ("p against control", "0.020"),
+    )
+    assert dict(second)["In input"] == dict(second)["p against control"] == "–"
+    plain = card_facts(psi_row("m", psi_same=None, test="between"), has_control=False)
+    assert plain[2:] == (("Published PSI by thirds", "0.250 [0.200, 0.300]"), ("p", "0.002"))
 
 
 def test_every_flag_is_shown_with_its_text() -> None:

@@ -47,7 +47,7 @@ def test_every_domain_reads_back_its_own_rows_and_the_file_verifies(tmp_path):
     assert rows(path, "none").equals(LAW.clear())
     assert rows(path, "absent").is_empty()
     assert pl.read_parquet(path)["domain"].to_list() == ["law", "law", "art"]
-    assert "summaries, 3 rows, unchanged since written" in check_table(path)
+    assert "summaries, 3 rows, unchanged since written" in str(check_table(path))
     assert content_hash(OfDomain(str(path), "law")) == content_hash(path)
     write_table(LAW, path, SUMMARIES, provenance=MADE)
     with pytest.raises(InputError, match=r"no column 'domain'; found _id, summary.*make it again"):
@@ -119,7 +119,7 @@ def test_a_table_of_several_languages_is_read_by_both(tmp_path):
         schema=by_place(FLOW).empty().schema,
     )
     write_table(frame, path, by_place(FLOW), provenance=MADE)
-    assert "flow, 3 rows" in check_table(path)
+    assert "flow, 3 rows" in str(check_table(path))
     found = read_table(OfDomain(str(path), "law", "deu-Latn"), FLOW)
     assert found.rows() == [("s", 1, "documents", 1, 1, 0)]
 
@@ -148,4 +148,4 @@ def test_a_table_that_names_places_itself_verifies(tmp_path, spec):
         rows = [row | {"language": "eng-Latn"} if "language" in texts else row for row in rows]
         parts[domain] = pl.DataFrame(rows, schema=empty.schema)
     write(path, parts, spec)
-    assert "6 rows, unchanged since written" in check_table(path)
+    assert "6 rows, unchanged since written" in str(check_table(path))

@@ -13,8 +13,8 @@ import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import refuse_below, refuse_file, share, whole, write_result
+from psibench.commands.json_output import add_json, messages_to_stderr, print_json
 from psibench.commands.probe import add_model_and_corpus, find_model
-from psibench.commands.text_table import frame_lines
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.models import EncoderModel
 from psibench.config.sections import Encoding
@@ -44,6 +44,7 @@ from psibench.probes.reading import (
     with_cosines,
 )
 from psibench.probes.settings import why_not
+from psibench.report.text_table import frame_lines
 from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 
@@ -79,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the tables, or for measured.json"
     )
+    add_json(parser)
     group = parser.add_argument_group(
         "measure", "Ask the model itself how much it reads; needs no corpus and no tokenizer."
     )
@@ -106,6 +108,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print how much of the corpus the model reads; return the exit code."""
+    with messages_to_stderr(args.json):
+        code, content = _audit(args)
+    if args.json:
+        print_json("audit", {"model": args.model} | content)
+    return code
+
+
+def _audit(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Print the result (without --json); return the exit code and the document's content."""
     refuse_below(args, {"n": 0, "max_tokens": 8, "at_least": 1, "up_to": 64})
     refuse_file("--out", args.out)
     if args.measure:
@@ -119,16 +130,14 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
     documents = read_document_files([args.corpus], text_column=args.text_column)
     if entry.backend == "bm25s":
-        print(
-            f"{args.model} indexes all words of all {documents.height:,} documents: nothing is cut "
-            "off."
-        )
-        return 0
+        text = f"indexes all words of all {documents.height:,} documents: nothing is cut off."
+        print(f"{args.model} {text}")  # with --json on standard error
+        return 0, {"n_documents": documents.height, "cut": 0.0, "never_embedded": 0.0}
     with tempfile.TemporaryDirectory(prefix="psibench-audit-") as folder:
         rows, why_no_vectors, limit = audit(entry, documents, args, store=Path(folder))
     table = summarise(rows)
-    for line in audit_lines(rows, table, why_no_vectors, entry, args, limit=limit):
-        print(line)
+    if not args.json:
+        print(*audit_lines(rows, table, why_no_vectors, entry, args, limit=limit), sep="\n")
     if args.out is not None:
         origin = Provenance(
             stage="audit",
@@ -140,19 +149,25 @@ def run(args: argparse.Namespace) -> int:
         for frame, spec in ((table, READING_TABLE), (rows, DOCUMENT_READING)):
             write_result(frame, spec, args.out / spec.name, provenance=origin)
         print(f"\nTables written to {args.out}")
-    cut = share_cut(rows)
+    cut, everything = share_cut(rows), table.row(0, named=True)
+    content = {name: everything[name] for name in ("n_documents", "n_tokens", "cut")} | {
+        "never_embedded": everything["never_embedded"],
+        "max_tokens": limit,
+        "no_vectors_because": why_no_vectors or None,
+        "by_length": table,
+    }
     if args.max_cut is not None and cut > args.max_cut:
         print(
             f"psibench audit: {cut:.1%} of the documents are cut, more than --max-cut "
             f"{args.max_cut:.1%}",
             file=sys.stderr,
         )
-        return EXIT_ABOVE
-    return 0
+        return EXIT_ABOVE, content
+    return 0, content
 
 
-def run_measure(args: argparse.Namespace) -> int:
-    """Measure how much a model reads, print it, and return the exit code."""
+def run_measure(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """Measure how much a model reads and print it, like `_audit`."""
     if args.corpus is not None or args.max_cut is not None:
         raise InputError("--measure uses texts of its own; leave out CORPUS and --max-cut")
     if "://" in args.model:
@@ -176,12 +191,13 @@ def run_measure(args: argparse.Namespace) -> int:
         found = measure(endpoint, roles=roles, most_words=most)
     except RefusedError as error:
         raise InputError(f"{args.model} refuses even short texts: {error}") from None
-    for line in measured_lines(args.model, found):
-        print(line)
+    if not args.json:
+        print(*measured_lines(args.model, found), sep="\n")
+    content = {"measured": asdict(found)}
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
         path = args.out / "measured.json"
-        record = {"model": args.model, "psibench": __version__} | asdict(found)
+        record = {"model": args.model, "psibench": __version__} | content["measured"]
         path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         print(f"\nWritten to {path}; `psibench score --max-tokens {path}` uses it")
     read = found.document
@@ -193,8 +209,8 @@ def run_measure(args: argparse.Namespace) -> int:
                 f"--at-least {args.at_least:,}",
                 file=sys.stderr,
             )
-            return EXIT_ABOVE
-    return 0
+            return EXIT_ABOVE, content
+    return 0, content
 
 
 def measured_lines(model: str, found: Measured) -> Iterator[str]:

@@ -3,9 +3,9 @@
 import argparse
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from psibench.commands.base import (
     configs_or_here,
     read_configs,
 )
+from psibench.commands.json_output import add_json, messages_to_stderr, print_json
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.model_base import Windows
 from psibench.config.models import Model, StaticModel
@@ -76,23 +77,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Parquet or YAML; each of several YAML files overrides the ones before; default: "
         "psibench.yaml in this folder",
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Check the merged configs and every table; the first problem raises InputError."""
+    content: dict[str, Any] = {"config": None, "tables": []}
+    with messages_to_stderr(args.json):
+        for found in _checked(args):
+            if isinstance(found, CheckedConfig):
+                content["config"] = found.as_json()
+            else:
+                content["tables"].append(found.as_json())
+            if not args.json:
+                print(found)
+    if args.json:
+        print_json("check", content)
+
+
+def _checked(args: argparse.Namespace) -> "Iterator[CheckedConfig | CheckedTable]":
     files = args.files or configs_or_here([])
     if not files:
         raise InputError(f"no {CONFIG_NAME} in {Path.cwd()}; name a file")
     configs = [path for path in files if path.suffix.lower() in CONFIG_SUFFIXES]
     if configs:
-        print(validate_config(*configs))
+        yield validate_config(*configs)
     for path in files:
         if path not in configs:
-            print(check_table(path))
+            yield check_table(path)
 
 
-def check_table(path: Path) -> str:
-    """Verify a table's schema, key and content hash; return its provenance as text.
+@dataclass(frozen=True)
+class CheckedTable:
+    """A table that is unchanged since it was written; its text has a line per entry.
+
+    ``record`` is its provenance, ``power`` the line of `power_line` for a table of queries.
+    """
+
+    path: Path
+    n_rows: int
+    record: Mapping[str, Any]
+    power: str = ""
+
+    def __str__(self) -> str:
+        found = f"{self.path}: {self.record['table']}, {self.n_rows} rows, unchanged since written"
+        return f"{found}\n{_lines(self.record)}" + (f"\n  {self.power}" if self.power else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the table's values for --json."""
+        about = {"file": self.path, "table": self.record["table"], "n_rows": self.n_rows}
+        return about | {"provenance": self.record, "power": self.power or None}
+
+
+def check_table(path: Path) -> CheckedTable:
+    """Verify a table's schema, key and content hash; return its provenance.
 
     Raises InputError if the file is not a psibench table, or was changed after psibench wrote it.
     """
@@ -116,8 +154,8 @@ def check_table(path: Path) -> str:
             f"{path}: the hash of params is not params_hash; the provenance was changed. Build "
             "the table again"
         )
-    found = f"{path}: {name}, {table.num_rows} rows, unchanged since written\n" + _lines(record)
-    return found + (f"\n  {power_line(read_table(path, QUERIES))}" if name == "queries" else "")
+    power = power_line(read_table(path, QUERIES)) if name == "queries" else ""
+    return CheckedTable(path, table.num_rows, record, power)
 
 
 def power_line(queries: pl.DataFrame) -> str:
@@ -141,8 +179,64 @@ def power_line(queries: pl.DataFrame) -> str:
     return smallest_psi_text(table)
 
 
-def validate_config(*paths: Path, is_run: bool = False) -> str:
-    """Validate configs merged over the default; return a text on the run and its texts.
+@dataclass
+class CheckedConfig:
+    """A valid config; its text has a line per entry.
+
+    ``benchmarks`` has the steps of each benchmark and lines about its texts, ``models``,
+    ``llms`` and ``rerankers`` a description by name, ``limits`` short reasons against a run.
+    """
+
+    paths: Sequence[Path]
+    benchmarks: dict[str, list[str]] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
+    llms: dict[str, list[str]] = field(default_factory=dict)
+    rerankers: dict[str, str] = field(default_factory=dict)
+    long_jobs: list[str] = field(default_factory=list)
+    notice: str = ""
+    missing: list[str] = field(default_factory=list)
+    base: str = ""
+    limits: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines below the first, indented."""
+        lines = []
+        for name, (steps, *texts) in self.benchmarks.items():
+            lines += [f"  benchmark {name}: {steps}", *(f"    {line}" for line in texts)]
+        lines += [f"  model {name}: {backend}" for name, backend in self.models.items()]
+        for name, (about, *texts) in self.llms.items():
+            lines += [f"  language model {name}: {about}", *(f"    {line}" for line in texts)]
+        lines += [f"  reranker {name}: {backend}" for name, backend in self.rerankers.items()]
+        lines += [f"  {line}" for line in [*self.long_jobs, *filter(None, [self.notice])]]
+        lines += [f"  missing: {what}" for what in self.missing]
+        return lines + ([f"  {self.base}"] if self.missing else [])
+
+    def __str__(self) -> str:
+        state = f"valid{', but ' if self.limits else ''}{'; '.join(self.limits)}"
+        return "\n".join([f"{', '.join(map(str, self.paths))}: {state}", *self.lines])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the config's values for --json."""
+        benchmarks = {
+            name: {"steps": steps.split(", "), "texts": [line.strip() for line in texts]}
+            for name, (steps, *texts) in self.benchmarks.items()
+        }
+        return {
+            "files": self.paths,
+            "limits": self.limits,
+            "missing": self.missing,
+            "benchmarks": benchmarks,
+            "models": self.models,
+            "llms": {name: ". ".join(texts) for name, texts in self.llms.items()},
+            "rerankers": self.rerankers,
+            "long_jobs": self.long_jobs,
+            "notice": self.notice,
+        }
+
+
+def validate_config(*paths: Path, is_run: bool = False) -> CheckedConfig:
+    """Validate configs merged over the default; describe the run and its texts.
 
     Merges key by key, like Snakemake: each config overrides the ones before. Reports all problems
     of one kind (schema, unknown ids, files, texts) together. Missing local files and folders are
@@ -156,17 +250,25 @@ def validate_config(*paths: Path, is_run: bool = False) -> str:
     base = _base_folder_text(paths)
     if is_run and missing:
         raise InputError("\n".join(["missing:", *(f"  {what}" for what in missing), base]))
-    lines, problems = list[str](), list[str]()
+    found = CheckedConfig(
+        paths,
+        models={name: _model_text(entry) for name, entry in models.items()},
+        rerankers={name: entry.backend for name, entry in plan.rerankers.items()},
+        notice=config.notice,
+        missing=missing,
+        base=base,
+    )
+    problems = list[str]()
     for name, section in config.benchmarks.items():
-        lines.append(f"  benchmark {name}: {_steps(section)}")
+        lines = found.benchmarks[name] = [_steps(section)]
         try:
-            lines += [f"    {line}" for line in uneven_lines(plan, name)]
+            lines += uneven_lines(plan, name)
         except InputError as error:
             problems.append(str(error.under(f"config key benchmarks.{name}.source")))
-        lines += [f"    {line}" for line in language_lines(plan, name)]
+        lines += language_lines(plan, name)
         for place in plan.benchmarks[name].places:
             try:
-                lines += [f"    {line}" for line in source_lines(plan, name, place)]
+                lines += source_lines(plan, name, place)
             except InputError as error:
                 problems.append(str(error))
     try:
@@ -174,28 +276,23 @@ def validate_config(*paths: Path, is_run: bool = False) -> str:
     except InputError as error:
         problems.append(str(error))
     refuse(problems)
-    lines += [f"  model {name}: {_model_text(entry)}" for name, entry in models.items()]
     for name, llm in plan.llms.items():
         _, retired = llm.retirement() or (False, "")
         note = f"; {retired}" if retired else ""
-        lines.append(f"  language model {name}: {llm.model}, backend {llm.backend}{note}")
+        found.llms[name] = [f"{llm.model}, backend {llm.backend}{note}"]
         program = llm.vllm.command[0]
         if llm.backend == "vllm" and shutil.which(program, path=search_path()) is None:
-            lines.append(f"    {program}: {NO_PROGRAM}")
-    lines += [f"  reranker {name}: {entry.backend}" for name, entry in plan.rerankers.items()]
-    too_long = [] if missing else list(long_jobs(by_config(plan)))
-    lines += [f"  {line}" for line in too_long]
-    lines += [f"  {config.notice}"] if config.notice else []
-    lines += [f"  missing: {what}" for what in missing]
-    lines += [f"  {base}"] if missing else []
+            found.llms[name].append(f"{program}: {NO_PROGRAM}")
+    found.long_jobs = [] if missing else list(long_jobs(by_config(plan)))
+    texts = found.lines
     limits = [f"{len(missing)} missing"] if missing else []
-    limits += [f"{TOO_FEW_TEXT} for a test"] if any(TOO_FEW_TEXT in one for one in lines) else []
-    limits += ["jobs longer than longest_minutes"] if too_long else []
-    limits += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in lines) else []
-    limits += ["texts that give no query"] if any(NO_QUERY in line for line in lines) else []
-    limits += ["no vLLM on this machine"] if any(NO_PROGRAM in line for line in lines) else []
-    state = f"valid{', but ' if limits else ''}{'; '.join(limits)}"
-    return "\n".join([f"{', '.join(map(str, paths))}: {state}", *lines])
+    limits += [f"{TOO_FEW_TEXT} for a test"] if any(TOO_FEW_TEXT in one for one in texts) else []
+    limits += ["jobs longer than longest_minutes"] if found.long_jobs else []
+    limits += [WITHOUT_QUERIES] if any(WITHOUT_QUERIES in line for line in texts) else []
+    limits += ["texts that give no query"] if any(NO_QUERY in line for line in texts) else []
+    limits += ["no vLLM on this machine"] if any(NO_PROGRAM in line for line in texts) else []
+    found.limits = limits
+    return found
 
 
 def _base_folder_text(configs: Sequence[Path]) -> str:
@@ -225,7 +322,7 @@ def _steps(section: Benchmark) -> str:
     return ", ".join(steps)
 
 
-def _lines(record: dict[str, Any]) -> str:
+def _lines(record: Mapping[str, Any]) -> str:
     shown = {key: value for key, value in record.items() if value not in (None, {}, [])}
     return "\n".join(f"  {_line(key)}: {_line(value)}" for key, value in sorted(shown.items()))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import yaml
 
 from psibench.commands.base import config_file
-from psibench.commands.text_table import UNDEFINED, aligned
 from psibench.config.embedding_apis import EmbeddingApiModel
 from psibench.config.files import composed, read_yaml
 from psibench.config.models import FusionModel, Model, RerankModel, RunFilesModel
@@ -16,6 +15,7 @@ from psibench.config.registry import load_registry
 from psibench.config.rerankers import RerankerModel, load_rerankers
 from psibench.config.secrets import refuse_secrets
 from psibench.errors import InputError
+from psibench.report.text_table import UNDEFINED, aligned
 
 if TYPE_CHECKING:
     from psibench.models.declared import Compared

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psibench.commands.base import RESULTS_FOLDER, add_config, read_given, refuse_unwritable
-from psibench.commands.text_table import UNDEFINED, aligned
+from psibench.commands.json_output import add_json, messages_to_stderr, print_json
 from psibench.plan.config import load_config
+from psibench.report.text_table import UNDEFINED, aligned
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,15 +42,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one row per stage, or per stage and model, language or benchmark (default: stage)",
     )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write all rows, not rounded")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table of a config's work, with totals."""
+    with messages_to_stderr(args.json):
+        content = _plan(args)
+    if args.json:
+        print_json("plan", content)
+
+
+def _plan(args: argparse.Namespace) -> dict[str, Any]:
+    """Print the table (without --json) and return the document's content."""
     import polars as pl
 
     from psibench.plan.measured import MeasuredWork
     from psibench.plan.plan import make_plan
-    from psibench.plan.work import long_jobs, summed, work_table
+    from psibench.plan.work import UNCERTAINTY, long_jobs, summed, work_table
     from psibench.tables.atomic import atomic_path
 
     refuse_unwritable("--csv", args.csv)
@@ -57,19 +67,23 @@ def run(args: argparse.Namespace) -> None:
     plan = make_plan(config, models)
     work = MeasuredWork(plan, RESULTS_FOLDER)
     table = work_table(work)
-    if table.is_empty():
-        print("This config has no work: nothing to compute and no requests.")
-        return
-    names = [name for name in ("stage", BY[args.by]) if name is not None]
-    (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts()
-    total["items"] = None  # documents, requests and pairs cannot be added
-    rows = [*summed(table, names).iter_rows(named=True), total]
-    print_rows(rows, names, WORK_COLUMNS)
-    for line in (*long_jobs(work), *_notes(table, plan)):
-        print(line)
-    if args.csv is not None:
+    if args.csv is not None and not table.is_empty():
         with atomic_path(args.csv) as temporary:
             table.write_csv(temporary)
+    names = [name for name in ("stage", BY[args.by]) if name is not None]
+    notes = [] if table.is_empty() else [*long_jobs(work), *_notes(table, plan)]
+    rows = summed(table, names)
+    (total,) = summed(table.with_columns(stage=pl.lit("total")), ["stage"]).to_dicts() or [{}]
+    total["items"] = None  # documents, requests and pairs cannot be added
+    if args.json:
+        about = {"by": args.by, "uncertainty_factor": UNCERTAINTY, "rows": rows}
+        return about | {"total": total, "notes": notes}
+    if table.is_empty():
+        print("This config has no work: nothing to compute and no requests.")
+        return {}
+    print_rows([*rows.iter_rows(named=True), total], names, WORK_COLUMNS)
+    print("\n".join(notes))
+    return {}
 
 
 def print_rows(

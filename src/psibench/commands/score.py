@@ -4,16 +4,17 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from psibench import __version__
 from psibench.commands.base import refuse_file, refuse_unwritable, write_result
-from psibench.commands.psi_text import format_labels, print_glance, span_lines
+from psibench.commands.json_output import messages_to_stderr, print_json
+from psibench.commands.score_control import control_run, wants_builtin
 from psibench.commands.score_example import with_example
 from psibench.commands.score_options import add_arguments as add_arguments
 from psibench.commands.score_options import ends_from_limits, token_limits
@@ -30,7 +31,7 @@ from psibench.formats.checks import (
     match_qrels,
     without_repeated_rows,
 )
-from psibench.formats.runs import rank_file, read_run
+from psibench.formats.runs import RunFile, rank_file, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import (
     DEFAULT_SCHEMES,
@@ -48,6 +49,9 @@ from psibench.metrics.chunks import (
 from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics, ranking_metrics
+from psibench.publish.control import BUILTIN
+from psibench.report.psi_text import format_labels, print_glance, span_lines
+from psibench.report.summary import summaries
 from psibench.report.views import author_texts
 from psibench.tables import Provenance, content_hash, write_table
 from psibench.tables.atomic import write_text
@@ -67,6 +71,14 @@ from psibench.tables.stage import version_of
 
 def run(args: argparse.Namespace) -> None:
     """Score every run, write tables and page, and print the PSI table with verdicts."""
+    with messages_to_stderr(args.json):
+        content = _score(args)
+    if args.json:
+        print_json("score", content)
+
+
+def _score(args: argparse.Namespace) -> dict[str, Any]:
+    """Print the result (with --json only messages); return the document's content."""
     args = with_example(args) if args.example else args
     args.length_buckets = args.length_buckets is not False
     limits = _check_options(args)
@@ -95,26 +107,49 @@ def run(args: argparse.Namespace) -> None:
         control=args.control,
     )
     origin = _provenance(args, tokenizer, schemes, author)
-    if args.out is not None:
-        for model, file in query_score_files(list(evaluated)).items():
-            frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
-            write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
-        for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
-            write_result(frame, spec, args.out / spec.name, provenance=origin)
+    _write_tables(evaluated, tables, origin, args)
     csv = None if args.out is None else args.out / f"{PSI_TABLE.name}.csv"
-    print_glance(tables.psi, csv)
-    for line in span_lines(tables.buckets, tables.psi):
-        print(line)
+    labels = None
     if grades is not None:
         scored = {name: (one.scores, under_grades[name]) for name, one in evaluated.items()}
-        print(f"\n{_correct(scored, grades, qrels, schemes, origin, args)}\n")
-    print(*author_texts(author).values(), sep="\n")
+        labels = _correct(scored, grades, qrels, schemes, origin, args)
+    if not args.json:
+        print_glance(tables.psi, csv)
+        for line in span_lines(tables.buckets, tables.psi):
+            print(line)
+        if labels is not None:
+            metric = document_metrics(args.metrics)[0]
+            print(f"\n{format_labels(*labels, metric=metric, scheme=schemes[0])}\n")
+        print(*author_texts(author).values(), *filter(None, [args.searched]), sep="\n")
     print(
         "No files written; use --out DIR" if args.out is None else f"Tables written to {args.out}"
     )
     if args.report is not None:
         write_text(_page(evaluated.values(), tables, origin, args), args.report)
         print(f"Page written to {args.report}")
+    return {
+        "results": summaries(tables.psi, tables.buckets),
+        "psi_table": tables.psi,
+        "queries_by": author,
+        "control_searched": args.searched,
+        "labels": labels and dict(zip(("agreement", "corrected"), labels, strict=True)),
+    }
+
+
+def _write_tables(
+    evaluated: Mapping[str, Evaluated],
+    tables: ResultTables,
+    origin: Provenance,
+    args: argparse.Namespace,
+) -> None:
+    """Write per-query scores, bucket scores and the PSI table to --out, if given."""
+    if args.out is None:
+        return
+    for model, file in query_score_files(list(evaluated)).items():
+        frame = evaluated[model].scores.select(pl.lit(model).alias("model"), pl.all())
+        write_table(frame, args.out / file, QUERY_SCORES, provenance=origin)
+    for frame, spec in ((tables.buckets, BUCKET_SCORES), (tables.psi, PSI_TABLE)):
+        write_result(frame, spec, args.out / spec.name, provenance=origin)
 
 
 def _correct(
@@ -124,8 +159,11 @@ def _correct(
     schemes: Sequence[str],
     origin: Provenance,
     args: argparse.Namespace,
-) -> str:
-    """Compare the qrels with the grades of --labelled; write tables (--out); return a summary."""
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Compare the qrels with the grades of --labelled, and write both tables (--out).
+
+    Returns LABEL_AGREEMENT and CORRECTED_SCORES.
+    """
     scores, _ = next(iter(scored.values()))
     agreement = label_agreement(grades, qrels, scores, schemes=schemes)
     metrics = document_metrics(args.metrics)
@@ -135,7 +173,7 @@ def _correct(
             write_result(frame, spec, args.out / spec.name, provenance=origin)
     if doubt := sampling_doubt(corrected, scheme=schemes[0]):
         print(f"warning: {args.labelled}: {doubt}", file=sys.stderr)
-    return format_labels(agreement, corrected, metric=metrics[0], scheme=schemes[0])
+    return agreement, corrected
 
 
 def _evaluate(
@@ -148,23 +186,44 @@ def _evaluate(
     """Score every run, by model name; with grades, also score the graded queries under these."""
     evaluated: dict[str, Evaluated] = {}
     under_grades: dict[str, pl.DataFrame] = {}
+    human = None if grades is None else human_qrels(qrels, grades)
+    runs: list[pl.DataFrame] = []
+
+    def add(model: str, scores: pl.DataFrame, run: pl.DataFrame, *, kind: str, known: bool) -> None:
+        on_panel = model in args.on_filter_panel
+        evaluated[model] = Evaluated(
+            model, kind, scores, reading_known=known, on_filter_panel=on_panel
+        )
+        runs.append(run.select("query_id", "doc_id"))
+        if human is not None:
+            metrics = document_metrics(args.metrics or HEADLINE_METRICS)
+            under_grades[model] = ranking_metrics(run, human, metrics=metrics)
+
     for path, end in zip(args.run, ends, strict=True):
         model, scores, run = score_run(path, queries, qrels, args, ends=end)
         if model in evaluated:
             raise InputError(f"{path}: a second run of the model {model!r}; rename the file")
-        evaluated[model] = Evaluated(
-            model,
-            args.kinds.get(model, "run"),
-            scores,
-            reading_known=end is not None,
-            on_filter_panel=model in args.on_filter_panel,
+        add(model, scores, run, kind=args.kinds.get(model, "run"), known=end is not None)
+    if wants_builtin(args):
+        of_chunks = all(SPAN_METRICS[0] in one.scores.columns for one in evaluated.values())
+        metrics = args.metrics or HEADLINE_METRICS
+        positives = qrels.filter(pl.col("score") > 0)["corpus-id"]
+        file, args.searched = control_run(
+            args, queries, runs, positives, metrics, of_chunks=of_chunks
         )
-        if grades is not None:
-            human, metrics = human_qrels(qrels, grades), args.metrics or HEADLINE_METRICS
-            under_grades[model] = ranking_metrics(run, human, metrics=document_metrics(metrics))
+        args.control = file.model
+        if file.model in evaluated:
+            raise InputError(f"--run: a model is named {file.model!r}, like the built-in control")
+        known = not (of_chunks or queries["pos_char_length"].null_count())  # it reads whole texts
+        lengths = queries.select(query_id="_id", visible_char_end="pos_char_length")
+        scored = _score_file(
+            file, queries, qrels, args, source=file.model, ends=lengths if known else None
+        )
+        add(file.model, *scored, kind="control", known=known)
     if args.control is not None and args.control not in evaluated:
         raise InputError(
-            f"--control {args.control!r} is not a scored model; allowed: {', '.join(evaluated)}"
+            f"--control {args.control!r} is not a scored model; allowed: {', '.join(evaluated)}, "
+            f"{BUILTIN}"
         )
     return evaluated, under_grades
 
@@ -281,6 +340,19 @@ def score_run(
     if args.lower_is_better:
         turned = -pl.col("score").cast(pl.Float64)
         file = replace(file, frame=file.frame.with_columns(score=turned))
+    return file.model, *_score_file(file, queries, qrels, args, source=str(path), ends=ends)
+
+
+def _score_file(
+    file: RunFile,
+    queries: pl.DataFrame,
+    qrels: pl.DataFrame,
+    args: argparse.Namespace,
+    *,
+    source: str,
+    ends: pl.DataFrame | None,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return a run's per-query scores and its ranks; ``source`` names it in messages."""
     sizes = queries.select(query_id="_id", length="pos_char_length")
     positives = evidence_documents(queries, qrels).join(sizes, on="query_id")
     relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
@@ -288,7 +360,7 @@ def score_run(
         file,
         queries,
         relevant,
-        source=str(path),
+        source=source,
         lengths=positives.select("length", doc_id="document_id"),
         judged=qrels.get_column("corpus-id"),
         remove_identical_ids=identical_ids_removed(args.identical_ids, qrels),
@@ -296,14 +368,14 @@ def score_run(
     )
     if ranked.n_removed:
         print(
-            f"{path}: {removed_text(ranked.n_removed)}; to keep them: --identical-ids keep",
+            f"{source}: {removed_text(ranked.n_removed)}; to keep them: --identical-ids keep",
             file=sys.stderr,
         )
     metrics = args.metrics or list(HEADLINE_METRICS)
     if ranked.chunks is not None:
         if ends is not None:
             raise InputError(
-                f"{path} is a run of chunks; --max-tokens applies only to runs of whole documents"
+                f"{source} is a run of chunks; --max-tokens applies only to runs of whole documents"
             )
         if not args.metrics and any(queries[name].count() for name in BY_SPAN):
             metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
@@ -318,9 +390,9 @@ def score_run(
         length_edges=edges_of(args.length_buckets),
     )
     for warning in ranked.warnings:
-        print(f"warning: {path}: {warning}", file=sys.stderr)
+        print(f"warning: {source}: {warning}", file=sys.stderr)
     scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
-    return file.model, scores, ranked.run
+    return scores, ranked.run
 
 
 def _provenance(
@@ -360,13 +432,16 @@ def _page(
     author = str(origin.queries_by)
     folder = Path(os.path.relpath(args.out, args.report.parent)).as_posix()
     blind: Literal["position-blind"] = "position-blind"
+    searched = args.searched or ""
     return render_scores(
         Scored(
             tables.psi,
             tables.buckets,
             [BenchmarkInfo(args.benchmark, recipe="", note=simulation_note(author))],
             [
-                ModelInfo(m.model, m.kind, control=blind if m.model == args.control else None)
+                ModelInfo(m.model, m.kind, searched, control=blind)
+                if m.model == args.control
+                else ModelInfo(m.model, m.kind)
                 for m in evaluated
             ],
             provenance={"psibench": __version__, "queries by": author, **origin.inputs},

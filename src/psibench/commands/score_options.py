@@ -9,6 +9,7 @@ from typing import get_args
 import polars as pl
 
 from psibench.commands.base import whole
+from psibench.commands.json_output import add_json
 from psibench.errors import InputError
 from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.checks import IdenticalIds
@@ -16,12 +17,14 @@ from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import HEADLINE_METRICS, METRICS
+from psibench.publish.control import BUILTIN
 from psibench.reading import shown, whole_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add all options in groups, and defaults of values that `--example` sets."""
     parser.set_defaults(benchmark="custom", language="und", kinds={}, on_filter_panel=(), ends=None)
+    parser.set_defaults(searched=None)
     files = parser.add_argument_group("files")
     files.add_argument(
         "--run",
@@ -49,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="score runs that ship with psibench, on Python's documentation; tables and page go to "
         "psibench-example, or to --out and --report",
     )
+    add_json(files)
     parser.add_argument_group("labels").add_argument(
         "--labelled",
         type=Path,
@@ -137,7 +141,9 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--control",
         metavar="MODEL",
-        help="run of a position-blind model; the other runs are compared with it",
+        help="run of a position-blind model; the other runs are compared with it. "
+        f"{BUILTIN}: search --corpus with the mean of static word embeddings (needs "
+        "psibench[models]); default with --corpus, unless --max-tokens is given",
     )
 
 
@@ -180,7 +186,7 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
         action="extend",
         metavar="FILE",
         help="documents (.jsonl, .jsonl.gz or .parquet with _id and text), to tokenize the "
-        "positives",
+        f"positives; for --control {BUILTIN}: all documents that the runs searched",
     )
 
 
@@ -204,7 +210,7 @@ def token_limits(args: argparse.Namespace) -> list[int | None] | None:
         )
     limits *= len(args.run) if len(limits) == 1 else 1
     needed = any(limit is not None for limit in limits)
-    if (needed and None in others.values()) or (not texts and any(others.values())):
+    if (needed and None in others.values()) or (not texts and args.tokenizer is not None):
         raise InputError("--max-tokens, --tokenizer and --corpus: give all three or none")
     return limits or None
 

@@ -13,7 +13,15 @@ import polars as pl
 
 from psibench.config.files import read_yaml
 from psibench.config.paths import CONFIG_FOLDER
+from psibench.errors import InputError
 from psibench.report.beside import PrintedTable, read_printed
+from psibench.report.paper_tables import (
+    KIND_TEXTS,
+    Number,
+    PaperColumn,
+    PaperTable,
+    label_of_names,
+)
 from psibench.tables.spec import ALL
 
 PUBLISHED = CONFIG_FOLDER / "published"
@@ -224,3 +232,52 @@ def _cell(
     parts += [SECTION_TEXTS[section]] if "section" in row else []
     whole = "crossed" if is_crossed and language == EVERY else language
     return shared | {"panel": ", ".join(parts), "n_published": n_queries[whole]}
+
+
+# --- A published table in the layout of papers
+
+
+def published_tables(name: str) -> tuple[pl.DataFrame, list[PaperTable]]:
+    """Return a published table's values, and the same as a table of a paper for each panel.
+
+    ``name`` is the file name without suffix, e.g. ``posq_table1``. Raises InputError if the table
+    is unknown or has no retrieval scores.
+    """
+    figures = published_figures()
+    allowed = figures["spec"].unique(maintain_order=True).to_list()
+    if name not in allowed:
+        raise InputError(f"published table {name!r}; allowed: {', '.join(allowed)}")
+    about, mine = read_index()[name], figures.filter(spec=name)
+    rows = read_published(name).rows
+    kinds = dict(rows.select("model", "kind").iter_rows()) if "kind" in rows.columns else {}
+    tables = []
+    for (panel,), part in mine.group_by("panel", maintain_order=True):
+        of_column = part.unique(["group", "column"], maintain_order=True)
+        columns = tuple(
+            PaperColumn(
+                row["group"] if row["group"] != row["query_lang"] else "",
+                row["column"],
+                "lowest" if row["quantity"] == "psi" else "highest",
+                100 if row["quantity"] != "psi" else 1,
+                row["decimals"] if row["scale"] == 100 or row["quantity"] == "psi" else 2,
+            )
+            for row in of_column.iter_rows(named=True)
+        )
+        values = {
+            (row["model_name"], row["group"], row["column"]): row["published"]
+            for row in part.iter_rows(named=True)
+        }
+        places = [*of_column.select("group", "column").iter_rows()]
+        found = [
+            (
+                KIND_TEXTS.get(kind := kinds.get(model, ""), kind.capitalize()),
+                model,
+                tuple(Number(values.get((model, *place))) for place in places),
+            )
+            for model in part["model_name"].unique(maintain_order=True)
+        ]
+        parts = (f"{about['title']}{f', {panel}' if panel else ''}.", about["text"])
+        source = ", ".join(part.select("paper", "table").row(0))
+        caption = f"{' '.join(parts)} Values of {source}. Bold: the best of a column."
+        tables.append(PaperTable(caption, label_of_names(name, str(panel)), columns, tuple(found)))
+    return mine, tables

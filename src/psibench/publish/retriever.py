@@ -5,11 +5,11 @@ benchmark, once per language and domain, and returns the result tables.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import polars as pl
 
@@ -25,6 +25,10 @@ from psibench.metrics.chunks import (
     score_queries,
 )
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics
+from psibench.publish.control import BUILTIN, builtin_search, searched_text
+from psibench.report.glance_html import glance_html
+from psibench.report.psi_text import glance_text
+from psibench.report.views import author_texts
 from psibench.tables.derived import queries_by
 from psibench.tables.ranking import removed_text
 
@@ -32,6 +36,8 @@ logger = logging.getLogger("psibench")
 
 KIND = "run"
 CONTROL = "control"
+FRAMES = ("psi", "buckets", "comparisons", "scores", "run")
+"""Names of the frames of an `Evaluation`."""
 
 Chunk = tuple[str, int, int]  # document id, start and end: characters of its text, end exclusive
 Results = Mapping[str, Mapping[str | Chunk, float]]
@@ -60,13 +66,15 @@ class Search(Protocol):
         """Score `k` documents for each query (id -> text); psibench keeps only the best `k`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Results of a retriever: the tables of `psibench score`, see docs/tables.md.
 
+    Printed, it is the table of PSI and the verdicts; in a notebook also the means by position.
+
     Columns: `psi` as psi_table; `buckets` as bucket_scores; `comparisons` as comparisons (with the
     control, if given); `scores` as query_scores, after `model`; `run` as run, after `model`,
-    `language` and `domain`.
+    `language` and `domain`. `notes` are sentences on the built-in control.
     """
 
     psi: pl.DataFrame
@@ -74,6 +82,23 @@ class Evaluation:
     comparisons: pl.DataFrame
     scores: pl.DataFrame
     run: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        frames = [f"{name} ({getattr(self, name).height:,} rows)" for name in FRAMES]
+        return "\n".join(
+            [glance_text(self.psi), "", *self._sentences(), f"Frames: {', '.join(frames)}"]
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the tables and verdicts as HTML, for notebooks."""
+        return glance_html(self.psi, self.buckets, self._sentences())
+
+    def _sentences(self) -> list[str]:
+        authors = ", ".join(self.psi["queries_by"].unique(maintain_order=True))
+        return [*author_texts(authors).values(), *self.notes]
 
 
 def evaluate(
@@ -81,7 +106,7 @@ def evaluate(
     benchmark: str | Path,
     *,
     model: str = "retriever",
-    control: Search | None = None,
+    control: Search | Literal["builtin"] | None = None,
     k: int = 100,
     chunks: bool = False,
     languages: Sequence[str] | None = None,
@@ -103,8 +128,9 @@ def evaluate(
     model
         Name of the retriever in the tables.
     control
-        A retriever that ignores positions. Without it the tables cannot show whether the retriever
-        or the questions cause a position effect.
+        A retriever that ignores positions; `"builtin"`: the mean of static word embeddings, which
+        needs psibench[models]. Without it the tables cannot show whether the retriever or the
+        questions cause a position effect.
     k
         Documents or chunks to request; at least as many as the deepest metric counts.
     chunks
@@ -126,10 +152,11 @@ def evaluate(
     Raises
     ------
     InputError
-        If the benchmark is not built, `k` is too small for a metric, or the checks of `psibench
-        score` refuse a call's results: no results at all, an unknown query or document, a chunk
-        outside its document, a score that is not a number. The logger `psibench` has the same
-        warnings as that command, e.g. about queries without results, which score 0.
+        If the benchmark is not built, `control` is a text other than `"builtin"`, `k` is too small
+        for a metric, or the checks of `psibench score` refuse a call's results: no results at all,
+        an unknown query or document, a chunk outside its document, a score that is not a number.
+        The logger `psibench` has the same warnings as that command, e.g. about queries without
+        results, which score 0.
     """
     if metrics is None:
         metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks else ())]
@@ -142,7 +169,13 @@ def evaluate(
     edges = edges_of(length_buckets)
     root = Path(benchmark)
     datasets = find_datasets(root, languages=languages, domains=domains)
-    retrievers = {model: search} | ({CONTROL: control} if control else {})
+    notes: tuple[str, ...] = ()
+    blind: Search | None = builtin_search if isinstance(control, str) else control
+    if isinstance(control, str):
+        if control != BUILTIN:
+            raise InputError(f"control={control!r}: give a function, or {BUILTIN!r}")
+        notes = tuple(_searched(datasets))
+    retrievers = {model: search} | ({CONTROL: blind} if blind else {})
     if control and model == CONTROL:
         raise InputError(f"model {model!r} is reserved for the control; use another name")
     made: dict[str, list[pl.DataFrame]] = {}
@@ -179,7 +212,14 @@ def evaluate(
             ("run", pl.concat(frame for _, frame in asked)),
         ):
             made.setdefault(name, []).append(frame)
-    return Evaluation(**{name: pl.concat(frames) for name, frames in made.items()})
+    return Evaluation(**{name: pl.concat(frames) for name, frames in made.items()}, notes=notes)
+
+
+def _searched(datasets: Sequence[Dataset]) -> Iterator[str]:
+    """Yield a sentence per language on the documents that the built-in control searched."""
+    for language in dict.fromkeys(one.language for one in datasets):
+        sizes = [one.read("corpus", ["_id"]).height for one in datasets if one.language == language]
+        yield searched_text(sum(sizes), language, n_domains=len(sizes))
 
 
 def _ask(

@@ -1,7 +1,7 @@
 """Means, groups and position profiles of systems on the same queries, for `psibench compare`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import Any
 
@@ -12,7 +12,15 @@ from psibench.metrics.constants import FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.report.scores import bucket_axis, small_multiples
 from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
 from psibench.report.views import simulation_note
-from psibench.report.wording import SCHEME_TEXTS, change, p_value, pair_text
+from psibench.report.wording import (
+    MISSING,
+    SCHEME_TEXTS,
+    change,
+    isolate,
+    p_text,
+    p_value,
+    pair_text,
+)
 from psibench.tables import Provenance
 from psibench.tables.provenance import now
 
@@ -26,13 +34,7 @@ PROFILES_NOTE = (
     "Above the diagonal: p that two profiles differ in hits and in misses, adjusted over all pairs "
     "by Holm's method. Below: p of that pair only."
 )
-PAIR_MEANS_NOTE = (
-    "Above the diagonal: mean of the row's system minus mean of the column's system. Below: p of "
-    "that difference, by the same test as its interval in comparison.csv."
-)
-PAIR_PROFILES_NOTE = (
-    "Whether the two profiles differ: the larger of the p for hits and the p for misses."
-)
+PAIR_NOTE = "The p of profiles is the larger of the p for hits and the p for misses."
 SystemPair = tuple[int, int]
 PairRows = Mapping[SystemPair, Mapping[str, Any]]
 """COMPARED row of two systems, by their ranks from 0; the better system is first."""
@@ -61,6 +63,8 @@ class Ranked:
     kind: str
     means_text: str
     profiles_text: str
+    pair_text: str = ""
+    """For two systems: the differences with intervals and p; else empty."""
 
 
 def ranked(
@@ -111,7 +115,25 @@ def ranked(
         kind,
         _means_text(rows),
         _profiles_text(rows, psi["test"][0]),
+        _pair_text(next(compared.iter_rows(named=True))) if len(names) == 2 else "",
     )
+
+
+def _pair_text(row: Mapping[str, Any]) -> str:
+    """Return a sentence on the difference of two systems, which names both."""
+    parts = [f"mean {row['metric']} {_difference(row, 'difference')}"]
+    parts[0] += f" ({p_text(row['p_difference'])})"
+    if row["psi_difference"] is not None:
+        parts.append(f"PSI by {row['buckets']} {_difference(row, 'psi_difference')}")
+    if row["p_profile"] is not None:
+        parts.append(f"different profiles over positions, {p_text(row['p_profile'])}")
+    return f"{isolate(row['model'])} minus {isolate(row['other'])}: {'; '.join(parts)}."
+
+
+def _difference(row: Mapping[str, Any], name: str) -> str:
+    ends = [change(row[f"{name}{end}"]) for end in ("_low", "_high")]
+    shown = change(row[name])
+    return shown if MISSING in ends else f"{shown} [{', '.join(ends)}]"
 
 
 def _differ(rows: PairRows, column: str) -> list[SystemPair]:
@@ -205,12 +227,16 @@ def comparison_section(
         note=found.means_text,
         **more,
     )
-    notes = (MEANS_NOTE, PROFILES_NOTE)
+    tables = [systems]
     if len(found.names) == 2:
-        notes = (PAIR_MEANS_NOTE, PAIR_PROFILES_NOTE)
-    profiles_note = f"{found.profiles_text} {notes[1]}"
-    means = table_of("Differences of means", found.means, note=notes[0], **more)
-    profiles = table_of("Profiles over positions", found.profiles, note=profiles_note, **more)
+        note = f"{found.means_text} {found.profiles_text} {PAIR_NOTE}"
+        tables = [replace(systems, note=note)]
+    else:
+        profiles_note = f"{found.profiles_text} {PROFILES_NOTE}"
+        tables += [
+            table_of("Differences of means", found.means, note=MEANS_NOTE, **more),
+            table_of("Profiles over positions", found.profiles, note=profiles_note, **more),
+        ]
     prefix = "same_" if found.kind != "plain" else ""
     columns = {name: f"{prefix}{name}" for name in ("mean", "low", "high")}
     lines = buckets.select("bucket", line="model", **columns)
@@ -218,8 +244,9 @@ def comparison_section(
     caption = f"Means by bucket, {found.kind}, with intervals; the other systems are faint."
     return {
         "id": slug(metric, scheme),
+        "lead": found.pair_text,
         "title": f"{metric} by {SCHEME_TEXTS.get(scheme, scheme)}",
-        "tables": (systems, means, profiles),
+        "tables": tables,
         "curves": FigureView("Curves by position", caption, panels),
     }
 

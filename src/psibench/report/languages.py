@@ -191,6 +191,8 @@ def _query_type_table(
     rows = typed.pivot("language", index="type", values=sides)
     shown: Columns = {"type": "type"}
     shown |= {f"{name}|{side}": f"{side}_{name}" for name in languages for side in sides}
+    is_asked = pl.any_horizontal(pl.col(f"queries_{name}") > 0 for name in languages)
+    rows = rows if references else rows.filter(is_asked)
     for one in references:
         theirs = one.printed.rows
         rows = rows.join(theirs, left_on="type", right_on="query_type", maintain_order="left")

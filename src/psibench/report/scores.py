@@ -34,8 +34,11 @@ from psibench.report.tables import (
 from psibench.report.verdict import (
     ASSUMPTION,
     SENSITIVE,
+    UNKNOWN_INPUT,
     VERDICT_LABELS,
+    has_unknown_input,
     row_order,
+    shown_psi,
     shown_psis,
     verdicts,
 )
@@ -49,7 +52,7 @@ from psibench.report.views import (
     leading_pair_rows,
     schemes_of,
 )
-from psibench.report.wording import SCHEME_TEXTS, p_value, pair_text, percent
+from psibench.report.wording import SCHEME_TEXTS, number_text, p_value, pair_text, percent
 
 # --- the page
 
@@ -201,15 +204,39 @@ def answers(
     verdict_panels = []
     is_first, mine = pl.col("buckets") == scheme, lead.filter(benchmark=info.id)
     found = verdicts(mine.filter(is_first).to_dicts(), mine.filter(~is_first).to_dicts())
+    rows = {row["model"]: row for row in mine.filter(is_first, evidence="all").to_dicts()}
+    has_control = any(row["control"] is not None for row in rows.values())
     for one in found:
         name = Markup("{} {}").format(one.model, verdict_chip(one.label))
         drawn = panels.get(one.model, Panel(""))
-        verdict_panels.append(replace(drawn, name=name, note=one.advice))
+        facts = card_facts(rows[one.model], has_control=has_control)
+        verdict_panels.append(replace(drawn, name=name, note=one.advice, facts=facts))
     notes = [curve.caption]
     if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
+    if any(has_unknown_input(rows[one.model], one.label) for one in found):
+        notes.append(UNKNOWN_INPUT)
     whole = replace(curve, panels=tuple(verdict_panels), caption=" ".join(filter(None, notes)))
     return info, scheme, whole if verdict_panels else None
+
+
+def card_facts(row: TableRow, *, has_control: bool) -> tuple[tuple[str, str], ...]:
+    """Return the numbers of a model's card: mean, PSI with its interval, p, share in the input.
+
+    The names of mean and PSI have the metric and the bucket scheme. Without means at equal
+    documents the PSI is the published one. An unknown number is a dash.
+    """
+    has_same = row["psi_same"] is not None or row["psi"] is None
+    name, kind = ("psi_same", "PSI") if has_same else ("psi", "Published PSI")
+    facts = [
+        (f"Mean {row['metric']}", number_text(row["mean"])),
+        ("In input", percent(row["seen"], 0)),
+        (f"{kind} by {row['buckets']}", shown_psi(row, name)),
+        ("p", p_value(row["p_adjusted"])),
+    ]
+    if has_control:
+        facts.append(("p against control", p_value(row["p_control_adjusted"])))
+    return tuple(facts)
 
 
 def verdict_chip(label: str) -> Markup:
@@ -291,19 +318,23 @@ def curve_figures(
         lines = lines_at_equal_documents(table)
         names = [model.id for model in models if model.id in set(table["model"])]
         panels = small_multiples(lines, bucket_axis(table, scheme), names, metric=metric)
-        caption = _curve_caption(lines, table.row(0, named=True))
+        caption = _curve_caption(lines, table.row(0, named=True), n_models=len(names))
         title = f"{metric} by {SCHEME_TEXTS.get(scheme, scheme)}"
         figures[scheme] = FigureView(title, caption, panels)
     return figures
 
 
-def _curve_caption(lines: pl.DataFrame, row: TableRow) -> str:
-    caption = "Plain means with intervals; means at equal documents cannot be computed."
+def _curve_caption(lines: pl.DataFrame, row: TableRow, *, n_models: int) -> str:
+    caption = "Line: plain means; means at equal documents cannot be computed."
     if lines["plain"].count():
         caption = (
-            "Thick: means at equal documents with intervals. Thin and dashed: plain means; a model "
-            "has only these if means at equal documents cannot be computed. Grey: other models."
+            "Thick line: means at equal documents (as if each document had queries in every "
+            "bucket). Dashed line: plain means; a model has only these if means at equal documents "
+            "cannot be computed."
         )
+    caption += " Band: interval of each mean."
+    if n_models > 1:
+        caption += " Grey lines: the other models of the benchmark, for comparison."
     pair = pair_text(row["query_lang"], row["corpus_lang"])
     return caption if pair == "und" else f"{caption} Language: {pair}."
 

@@ -94,11 +94,15 @@ def with_ends(name: str) -> pl.Expr:
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart as the address of an image; among several, with a name above and a text below."""
+    """One chart as the address of an image.
+
+    Among several it has a name above, then numbers with their names (``facts``), and a text below.
+    """
 
     image: str
     name: str = ""
     note: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

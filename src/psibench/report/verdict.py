@@ -45,6 +45,11 @@ ASSUMPTION = (
     "the control."
 )
 """Printed once below the verdicts, see `docs/psi-method.md`."""
+UNKNOWN_INPUT = (
+    "In input –: not known. An effect may come from text that the model did not read; to separate "
+    "the two, give its input length (docs/score.md#report-the-input-length)."
+)
+"""Printed once below the verdicts if `has_unknown_input` applies to a model."""
 BUCKET_TEXTS = {
     "beginning": "at document beginnings",
     "middle": "in document middles",
@@ -73,7 +78,7 @@ def verdicts(rows: Sequence[TableRow], others: Sequence[TableRow] = ()) -> list[
 
     Label and advice use ``rows``, in the first bucket scheme of the benchmark's config. If the
     adjusted p of another scheme is on the other side of .05, the advice names that scheme and its
-    p. Models with effects come first, the largest first; models that find almost nothing come last.
+    p. Models with effects come first, the largest first; controls come last.
 
     Parameters
     ----------
@@ -184,6 +189,11 @@ def truncation_lowers_score(row: TableRow) -> bool:
     """Return whether evidence beyond the input lowers the score (interval below 0)."""
     high = row["truncation_high"]
     return is_cut(row) and high is not None and row["truncation"] < 0 and high < 0
+
+
+def has_unknown_input(row: TableRow, label: str) -> bool:
+    """Return whether a model with an effect of position may not have read all evidence."""
+    return row["seen"] is None and label in (SENSITIVE, NO_CONTROL, NO_MORE)
 
 
 def exceeds_control(row: TableRow) -> bool:
@@ -340,8 +350,18 @@ def has_flag(row: TableRow, name: str) -> bool:
     return name in row["flags"].split(", ")
 
 
-def row_order(row: TableRow) -> tuple[int, float]:
-    """Return the sort key of a PSI row: effects first, the largest first; rows without PSI last."""
+def is_control(row: TableRow) -> bool:
+    """Return whether a PSI row is about a control."""
+    is_flagged = has_flag(row, "position_blind") or has_flag(row, "truncating")
+    return is_flagged or row["kind"] == "control"
+
+
+def row_order(row: TableRow) -> tuple[bool, int, float]:
+    """Return the sort key of a PSI row.
+
+    Effects come first, the largest first, then rows without an effect and without PSI. Controls are
+    last, in the same order.
+    """
     size = row["psi_same_corrected"]
     finding = "depends" if exceeds_control(row) else finding_of(row)
-    return FINDINGS.index(finding), -(size if size is not None else 0.0)
+    return is_control(row), FINDINGS.index(finding), -(size if size is not None else 0.0)

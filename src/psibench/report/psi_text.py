@@ -3,14 +3,15 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from psibench.commands.text_table import TextForm, frame_lines
 from psibench.metrics.constants import (
     FEWEST_BUCKET_GRADED,
     FEWEST_CLUSTERS,
@@ -18,21 +19,25 @@ from psibench.metrics.constants import (
     FEWEST_GRADED,
     SIGNIFICANCE_LEVEL,
 )
+from psibench.report.text_table import TextForm, frame_lines
 from psibench.report.verdict import (
     ASSUMPTION,
     CUT_OFF,
     NOT_TESTABLE,
     SENSITIVE,
+    UNKNOWN_INPUT,
     VERDICT_LABELS,
     ModelVerdict,
     TableRow,
     cut_text,
     has_flag,
+    has_unknown_input,
     shown_psi,
     verdicts,
 )
 from psibench.report.views import headline_metric, headlines
 from psibench.report.wording import (
+    SCHEME_TEXTS,
     interval,
     number_text,
     p_text,
@@ -51,16 +56,17 @@ STYLES = {SENSITIVE: "bold red", CUT_OFF: "bold yellow", NOT_TESTABLE: "dim"}
 BY_PAIR = ("benchmark", "query_lang", "corpus_lang")
 
 
-def print_glance(table: pl.DataFrame, file: Path | None) -> None:
+def print_glance(table: pl.DataFrame, file: Path | None, stream: IO[str] | None = None) -> None:
     """Print a row and a verdict for each model of a PSI table.
 
     The rows are over all domains and lengths, in each benchmark's leading language pair and first
     bucket scheme; a model's line names other schemes that disagree. Other language pairs, and
     benchmarks that are views of another one, have one line each. ``file`` is the path of the whole
-    table; None if it was not written.
+    table; None if it was not written. ``stream`` receives the text, by default standard output.
     """
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.width = console.width if sys.stdout.isatty() else WIDE
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    is_terminal = stream is None and sys.stdout.isatty()
+    console.width = console.width if is_terminal else WIDE
     pooled = table.filter(domain=ALL, length_bucket=ALL, metric=headline_metric(table))
     is_first = pl.col("buckets") == pl.col("buckets").first().over("benchmark")
     rows, others = pooled.filter(is_first), pooled.filter(~is_first)
@@ -74,7 +80,10 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
         by_model = {row["model"]: row for row in group.filter(evidence="all").to_dicts()}
         title = _title(table, name, *pair)
         if is_leading and not is_view:
-            console.print(f"\n{title}: {group['metric'][0]} by {group['buckets'][0]}")
+            scheme = group["buckets"][0]
+            meaning = SCHEME_TEXTS.get(scheme)
+            by = scheme if meaning is None else f"{scheme} ({meaning})"
+            console.print(f"\n{title}: {group['metric'][0]} by {by}")
             for block in _verdict_tables(found, by_model, width=console.width):
                 console.print(block)
         elif is_leading or not is_view:
@@ -82,6 +91,13 @@ def print_glance(table: pl.DataFrame, file: Path | None) -> None:
     console.print(*(["", *shorter, ""] if shorter else [""]), sep="\n")
     if file is not None:
         console.print(f"Full results: {file}")
+
+
+def glance_text(table: pl.DataFrame) -> str:
+    """Return what `print_glance` prints, without spaces at the ends of lines."""
+    stream = StringIO()
+    print_glance(table, None, stream)
+    return "\n".join(line.rstrip() for line in stream.getvalue().strip("\n").splitlines())
 
 
 def span_lines(buckets: pl.DataFrame, psi: pl.DataFrame) -> Iterator[str]:
@@ -145,6 +161,8 @@ def _verdict_tables(
         notes.append(note + tests_another * ("within" in plain))
     if any(one.label == SENSITIVE for one in found):
         notes.append(ASSUMPTION)
+    if any(has_unknown_input(by_model[one.model], one.label) for one in found):
+        notes.append(UNKNOWN_INPUT)
     yield "\n".join([*notes, ""]) if notes else ""
     yield lines
 
