@@ -125,6 +125,10 @@ FEWEST_FOR_SPREAD = 10
 """With fewer documents in a cell, the documents that would suffice are computed from the spread in
 all documents, if that is larger."""
 
+SPREAD_MARGIN = 1.25
+"""Factor of the documents that would suffice to show a loss, because their spread may be larger
+than that of the documents so far."""
+
 HALVINGS, HALVING_FLIPS = 400, 999
 """Random halvings of the documents for `--a-a`, and the sign flips of each."""
 

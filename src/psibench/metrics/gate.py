@@ -23,10 +23,11 @@ from psibench.metrics.constants import (
     SCORE_ROUNDING,
     SIGN_FLIPS,
     SIGNIFICANCE_LEVEL,
+    SPREAD_MARGIN,
 )
 from psibench.metrics.effects import clustered_effect
 from psibench.metrics.flips import sign_flips, step_down
-from psibench.metrics.inference import BoolArray, FloatArray
+from psibench.metrics.inference import FloatArray
 
 Kind = Literal["fail-if-worse", "within"]
 """``fail-if-worse``: fails if a loss is shown. ``within``: fails unless a loss is excluded."""
@@ -183,7 +184,7 @@ def _needed(
     )
     by_spread = n_units * (spread / limit) ** 2 / effective
     fewest = n_units * (alone**2 + 1) / effective
-    to_show = np.maximum(alone**2 * by_spread, fewest)
+    to_show = np.maximum(SPREAD_MARGIN * alone**2 * by_spread, fewest)
     to_exclude = np.maximum(together**2 * by_spread, fewest)
     by_few = spread == 0
     if np.isfinite(critical):
@@ -223,15 +224,21 @@ def worst(results: list[str]) -> str:
 
 
 def halvings(
-    sums: FloatArray, weights: FloatArray, kind: Kind, limit: float, *, most: float = 1.0
+    sums: FloatArray,
+    weights: FloatArray,
+    kind: Kind,
+    limit: float,
+    *,
+    most: float = 1.0,
+    n_halvings: int = HALVINGS,
 ) -> Counter[str]:
     """Count the gate's results for the two halves of one system's units, in random halvings.
 
-    A difference of two halves of the same run is chance. In each of `HALVINGS` halvings, the scores
-    on one half are the tested system, and the scores on the other half the other system. The loss
-    in a cell is the difference of its means in the two halves. A unit contributes its deviation
-    from the cell's mean in all units, divided by the weight of its half, so that the contributions
-    add up to the loss. The same data give the same halvings.
+    A difference of two halves of the same run is chance. In each halving, a coin assigns each unit
+    to a half. The scores on one half are the tested system, the scores on the other half the other
+    system, and the loss in a cell is the difference of their means: the sum of the units'
+    deviations from the cell's mean, with opposite signs in the halves, divided by half of the
+    cell's weight. The same data give the same halvings.
 
     Parameters
     ----------
@@ -241,21 +248,8 @@ def halvings(
     rng = np.random.default_rng(0)
     rest = sums - sums.sum(axis=0) / weights.sum(axis=0) * weights
     found = Counter[str]()
-    for _ in range(HALVINGS):
-        tested: BoolArray = rng.permutation(len(sums)) < len(sums) // 2
-        sizes = np.array([weights[~tested].sum(axis=0), weights[tested].sum(axis=0)])
-        held = sizes.all(axis=0)
-        if not held.any():
-            found[UNCLEAR] += 1
-            continue
-        share = 1 / sizes[:, held][tested.astype(int)]
-        signs = np.where(tested, -1.0, 1.0)[:, None]
-        losses = measure_losses(
-            signs * rest[:, held] * share,
-            weights[:, held] * share / 2,
-            limit,
-            most=most,
-            n_flips=HALVING_FLIPS,
-        )
+    for _ in range(n_halvings):
+        signs = rng.choice([-2.0, 2.0], (len(sums), 1))
+        losses = measure_losses(signs * rest, weights, limit, most=most, n_flips=HALVING_FLIPS)
         found[worst(judge(losses, kind, limit, len(sums)))] += 1
     return found
