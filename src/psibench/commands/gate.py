@@ -236,7 +236,10 @@ def run_gate(
                     p=float(losses.p[k]),
                     loss_at_most=float(losses.high[k]),
                     shown_from=shown_from if math.isfinite(shown_from) else None,
-                    documents_needed=_rounded_up(needed[k]),
+                    # The spread may suffice where chance gave an insignificant loss of the limit.
+                    documents_needed=_rounded_up(
+                        max(needed[k], len(weights) + 1) if results[k] == UNCLEAR else needed[k]
+                    ),
                     result=results[k],
                 )
             )

@@ -154,9 +154,11 @@ def _smallest_significant(rest: FloatArray, weights: FloatArray, critical: float
     a = weights.sum(axis=0) ** 2 - critical**2 * (weights**2).sum(axis=0)
     b = critical**2 * (rest * weights).sum(axis=0)
     c = critical**2 * (rest**2).sum(axis=0)
-    able = a > SCORE_ROUNDING * weights.sum(axis=0) ** 2
+    tolerance = SCORE_ROUNDING * weights.sum(axis=0) ** 2
+    able = a > tolerance
     root = np.sqrt(b[able] ** 2 + a[able] * c[able])
     smallest[able] = (b[able] + root) / a[able]
+    smallest[(c == 0) & (a > -tolerance)] = 0.0  # all documents differ alike
     return smallest
 
 
@@ -172,7 +174,8 @@ def _needed(
     from scipy.special import ndtri
 
     n_units, n_cells = rest.shape
-    alone = float(ndtri((1 - SIGNIFICANCE_LEVEL) ** (1 / n_cells)))
+    level = (1 - SIGNIFICANCE_LEVEL) ** (1 / n_cells)
+    alone = float(ndtri(level))
     together = alone + float(ndtri(GATE_POWER ** (1 / n_cells)))
     total = weights.sum(axis=0)
     effective = total**2 / (weights**2).sum(axis=0)
@@ -183,14 +186,15 @@ def _needed(
         spread[few], spread.max(where=~few, initial=spread[effective.argmax()])
     )
     by_spread = n_units * (spread / limit) ** 2 / effective
-    fewest = n_units * (alone**2 + 1) / effective
+    fewest_held = np.ceil(-np.log2(1 - level))  # flips of fewer units are never rare enough
+    fewest = n_units * fewest_held / effective
     to_show = np.maximum(SPREAD_MARGIN * alone**2 * by_spread, fewest)
     to_exclude = np.maximum(together**2 * by_spread, fewest)
     by_few = spread == 0
     if np.isfinite(critical):
         by_few |= reach > 1.1 * critical * error  # few units differ
     to_exclude[by_few] = np.maximum(to_exclude, n_units * reach / limit)[by_few]
-    if effective.max() <= alone**2:
+    if effective.max() < fewest_held:
         return np.full(n_cells, np.nan), np.full(n_cells, np.nan)
     return to_show, to_exclude
 
