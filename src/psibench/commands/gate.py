@@ -91,8 +91,8 @@ class GateCell:
 class Gate:
     """A gate with its result.
 
-    ``units`` says what is independent: documents or clusters; there are ``n_units``. ``by_chance``
-    has the results of the halvings of --a-a.
+    ``units``: the independent units, documents or clusters; ``n_units`` is their number.
+    ``by_chance``: results of the halvings of --a-a.
     """
 
     kind: Kind
@@ -340,11 +340,9 @@ def _length_slices(scores: pl.DataFrame) -> pl.Series:
             f"--by {LENGTH}: the length of {lengths.null_count()} documents is unknown; give "
             "pos_char_length to all queries"
         )
-    edges = [
-        int(lengths.quantile(i / LENGTH_PARTS, interpolation="lower") or 0)
-        for i in range(1, LENGTH_PARTS)
-    ]
-    edges = sorted({edge for edge in edges if edge < int(lengths.max())})  # type: ignore[call-overload]
+    found = np.sort(lengths.to_numpy()).astype(int)
+    cuts = {int(found[len(found) * i // LENGTH_PARTS - 1]) for i in range(1, LENGTH_PARTS)}
+    edges = sorted(cuts - {int(found[-1])})
     ends = [f"{low + 1} to {high}" for low, high in zip([0, *edges], edges, strict=False)]
     labels = [f"{i} ({end} characters)" for i, end in enumerate(ends, 1)]
     labels.append(f"{len(labels) + 1} (above {edges[-1]} characters)" if edges else "1")
@@ -384,7 +382,7 @@ def gate_lines(gate: Gate) -> Iterator[str]:
     if gate.by_chance is not None:
         shares = {one: gate.by_chance[one] / gate.by_chance.total() for one in EXIT_CODES}
         yield (
-            f"By chance alone (halves of {gate.others[0]}'s {gate.units}, "
+            f"By chance (halves of {gate.others[0]}'s {gate.units}, "
             f"{gate.by_chance.total()} halvings): fails {percent(shares[FAILS])}, "
             f"cannot tell {percent(shares[UNCLEAR])}, passes {percent(shares[PASSES])}"
         )
@@ -453,7 +451,7 @@ def gate_record(gate: Gate) -> dict[str, Any]:
 
 
 def exit_code(gate: Gate, if_unclear: str | None) -> int:
-    """Return the exit code; ``if_unclear``: pass or fail, which replaces that of "cannot tell"."""
+    """Return the exit code; ``if_unclear`` (pass or fail) replaces the code of "cannot tell"."""
     if gate.result == UNCLEAR and if_unclear is not None:
         return EXIT_CODES[PASSES if if_unclear == "pass" else FAILS]
     return EXIT_CODES[gate.result]

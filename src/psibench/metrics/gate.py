@@ -1,6 +1,7 @@
 """Gates: whether a system lost in its mean, or in a bucket or slice, compared with another.
 
-Each cell of a gate is a mean over some queries: all, those of a position bucket, those of a slice.
+Each cell of a gate is a mean over some queries: all queries, a position bucket,
+or a slice.
 The cells overlap and share documents, so all tests and bounds use the largest statistic over cells
 under joint sign flips of the documents (or clusters of documents). They hold for all cells
 together, whatever the correlation of the cells, and also for few documents. `studies/gate` has the
@@ -82,8 +83,8 @@ def measure_losses(
     of the two systems could be exchanged.
 
     The critical value c of all cells together comes from flips of the D that have the observed
-    deviations and a loss of ``limit`` in each cell. The upper bounds are those of
-    `clustered_effect` at c, which also hold if few documents differ.
+    deviations and a loss of ``limit`` in each cell. `clustered_effect`
+    gives the upper bounds at c, which also hold if few documents differ.
 
     Parameters
     ----------
@@ -168,8 +169,8 @@ def _needed(
     """Return `Losses.needed_to_show` and `Losses.needed_to_exclude`.
 
     The standard error of a cell's loss falls with the square root of the units, and the reach of an
-    upper bound that rests on few differing units falls with their number. The critical value is
-    that of independent cells (Sidak), which is the largest possible.
+    upper bound that rests on few differing units falls with their number. The critical value
+    is for independent cells (Sidak), the largest possible.
     """
     from scipy.special import ndtri
 
@@ -223,7 +224,7 @@ def _judge_cell(losses: Losses, kind: Kind, limit: float, n_units: int, k: int) 
 
 
 def worst(results: list[str]) -> str:
-    """Return the result of a gate from those of its cells."""
+    """Return the result of a gate, the worst result of its cells."""
     return next((one for one in (FAILS, UNCLEAR) if one in results), PASSES)
 
 
