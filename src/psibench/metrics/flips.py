@@ -20,16 +20,14 @@ def sign_flips(n_units: int, *, n_flips: int = SIGN_FLIPS) -> Iterator[FloatArra
     """
     if 2**n_units <= n_flips + 1:
         numbers = np.arange(2**n_units)[:, None]
-        all_signs: FloatArray = 1.0 - 2.0 * ((numbers >> np.arange(n_units)) & 1)
-        yield all_signs
+        yield (1 - 2 * ((numbers >> np.arange(n_units)) & 1)).astype(np.float64)
         return
     yield np.ones((1, n_units))
     rng = np.random.default_rng(0)
     at_once = max(1, 2**21 // n_units)
     for start in range(0, n_flips, at_once):
         shape = (min(at_once, n_flips - start), n_units)
-        signs: FloatArray = 2.0 * rng.integers(0, 2, shape, dtype=np.int8) - 1.0
-        yield signs
+        yield (2 * rng.integers(0, 2, shape, dtype=np.int8) - 1).astype(np.float64)
 
 
 def step_down(found: FloatArray, drawn: Iterable[FloatArray]) -> FloatArray:
