@@ -117,6 +117,7 @@ def test_equal_scores_do_not_exclude_a_loss_elsewhere():
         pytest.param(0.0, 0.5, UNCLEAR, UNCLEAR, id="too noisy"),
         pytest.param(0.03, 0.5, UNCLEAR, UNCLEAR, id="lost by chance or not"),
         pytest.param(-0.05, 0.05, PASSES, PASSES, id="gained"),
+        pytest.param(-0.3, 0.5, PASSES, PASSES, id="gained, with noise"),
     ],
 )
 def test_both_gates_decide_by_loss_and_spread(mean, spread, shown, within):

@@ -204,7 +204,8 @@ def judge(losses: Losses, kind: Kind, limit: float, n_units: int) -> list[str]:
     """Return `PASSES`, `FAILS` or `UNCLEAR` for each cell.
 
     ``fail-if-worse`` fails for a significant loss (family-wise) of at least the limit. It cannot
-    tell if a loss of the limit would not be significant; equal scores in all queries pass.
+    tell if a loss of the limit would not be significant and is not excluded; equal scores in all
+    queries pass.
     ``within`` passes if the upper bound is below the limit. It fails for a significant loss of at
     least the limit, and if there are enough units to exclude the limit; else it cannot tell.
     """
@@ -215,9 +216,9 @@ def _judge_cell(losses: Losses, kind: Kind, limit: float, n_units: int, k: int) 
     is_large = losses.value[k] >= limit - SCORE_ROUNDING
     if is_large and losses.p[k] <= SIGNIFICANCE_LEVEL:
         return FAILS
+    if losses.high[k] < limit:
+        return PASSES
     if kind == "within":
-        if losses.high[k] < limit:
-            return PASSES
         return FAILS if losses.needed_to_exclude[k] <= n_units else UNCLEAR
     can_tell = losses.shown_from[k] <= limit + SCORE_ROUNDING and not is_large
     return PASSES if can_tell or losses.all_equal else UNCLEAR
