@@ -120,9 +120,10 @@ def test_losses_are_told_by_size_and_number_of_documents(gate, factor, n, option
 
 @pytest.fixture
 def noisy():
-    """Two systems of 40 documents that differ by chance, by .1 to .3 in each query."""
-    rng = np.random.default_rng(0)
-    return {name: table(0.5 + rng.normal(0, 0.15, (40, 3))) for name in ("new", "old")}
+    """Two systems of 40 documents with different scores and equal means in each third."""
+    noise = np.random.default_rng(0).normal(0, 0.15, (2, 40, 3))
+    scores = 0.5 + noise - noise.mean(axis=1, keepdims=True)
+    return {name: table(one) for name, one in zip(("new", "old"), scores, strict=True)}
 
 
 def test_too_few_documents_exit_with_3_and_the_number_that_suffices(gate, noisy):
