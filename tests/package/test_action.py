@@ -63,8 +63,20 @@ def compare(first, second, loss):
 def test_a_worse_run_fails_the_build_and_its_table_is_the_summary(act):
     code, said = act(compare("all-minilm-l6-v2", "bm25", "0.02"))
     assert code == 1
-    assert "exit code 1" in said
-    assert "all-minilm-l6-v2 is significantly worse than bm25 by 0.02 or more in ndcg@10" in said
+    assert said.startswith("### psibench: fails (exit code 1)\n")
+    assert "all-minilm-l6-v2 fails --fail-if-worse 0.02 in ndcg@10: mean −0.258" in said
+    (row,) = (line for line in said.splitlines() if line.startswith("thirds: end"))
+    assert row.endswith("fails")
+
+
+def test_a_gate_that_cannot_tell_fails_the_build_unless_told_otherwise(act):
+    gate = compare("minilm-static", "minilm-static", "0.02").replace("--fail-if-worse", "--within")
+    code, said = act(gate)
+    assert code == 3
+    assert said.startswith("### psibench: cannot tell (exit code 3)\n")
+    code, said = act(f"{gate} --if-unclear pass")
+    assert code == 0
+    assert said.split("\n### ")[-1].startswith("psibench: passes\n")
 
 
 def test_bad_input_is_told_apart_and_nothing_of_it_is_run(act, tmp_path):

@@ -1,7 +1,7 @@
 """`psibench compare`: differences of systems' means and of their profiles over positions."""
 
 import argparse
-import sys
+import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,18 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.commands.base import refuse_file, share, write_result
+from psibench.commands.base import refuse_file, write_result
+from psibench.commands.gate import (
+    Gate,
+    add_gates,
+    check_gate_options,
+    exit_code,
+    gate_lines,
+    gate_record,
+    junit_text,
+    report,
+    run_gate,
+)
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
 from psibench.commands.text_table import frame_lines
@@ -25,7 +36,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS
 from psibench.metrics.comparison import step_down_p
-from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
+from psibench.metrics.constants import FEWEST_CLUSTERS
 from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
@@ -39,7 +50,7 @@ from psibench.report.comparison import (
     ranked,
     render_comparison,
 )
-from psibench.report.wording import change, p_text, p_value
+from psibench.report.wording import p_value
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.atomic import write_text
 from psibench.tables.columns import read_columns
@@ -50,8 +61,7 @@ from psibench.text.languages import split_pair
 WIDTH = 100
 FILE_STEM = "comparison"
 MOST_SYSTEMS = len(ascii_lowercase)
-EXIT_WORSE = 1
-"""Exit code if --fail-if-worse finds the first system worse."""
+BUCKET_COLUMNS = ("model", "metric", "buckets", "bucket", "n_queries", "mean", "same_mean")
 
 
 @dataclass(frozen=True)
@@ -70,9 +80,10 @@ class System:
 def run(args: argparse.Namespace) -> int:
     """Compare systems, print the differences, and write them to the folder of ``--out``.
 
-    Returns the exit code: `EXIT_WORSE` if ``--fail-if-worse`` applies, else 0.
+    Returns the exit code of the gate (`psibench.commands.gate`), 0 without a gate.
     """
     refuse_file("--out", args.out)
+    check_gate_options(args)
     systems = _systems(args)
     _refuse_other_queries({one.evaluated.model: one.evaluated.scores for one in systems})
     systems = _same_clusters(systems)
@@ -103,7 +114,8 @@ def run(args: argparse.Namespace) -> int:
                 for name, frame in scores.items()
             }
             order = ranked(found.filter(evidence="all"), psi, buckets, ends)
-            print("\n".join(_text(order, found, psi["n_clusters"][0])))
+            if not args.json:
+                print("\n".join(_text(order, found, psi["n_clusters"][0])))
             sections.append((order, buckets, metric, scheme))
     if args.out is not None:
         record = _provenance(systems, metrics, schemes)
@@ -117,14 +129,19 @@ def run(args: argparse.Namespace) -> int:
             provenance=record,
         )
         write_text(page, args.out / f"{FILE_STEM}.html")
+    gate = run_gate(args, scores, schemes[0], metrics[0])
+    if args.json:
+        print(_json_text(compared, tables.buckets.filter(evidence="all"), gate))
+    elif gate is not None:
+        print("\n".join(gate_lines(gate)))
+    if args.out is not None and not args.json:
         print(f"\nWritten to {args.out}")
-    if args.fail_if_worse is None:
+    if gate is None:
         return 0
-    rows = compared.filter(
-        evidence="all", metric=metrics[0], buckets=schemes[0], model=names[0]
-    ).iter_rows(named=True)
-    family = "family-wise " if len(names) > 2 else ""
-    return max([_judge(row, args.fail_if_worse, family) for row in rows])
+    if args.junit is not None:
+        write_text(junit_text(gate, args.if_unclear), args.junit)
+    report(gate)
+    return exit_code(gate, args.if_unclear)
 
 
 def _adjusted(
@@ -154,24 +171,6 @@ def _adjusted(
         .over("metric", "buckets", "evidence")
         .fill_nan(None),
     )
-
-
-def _judge(row: Mapping[str, Any], loss: float, family: str) -> int:
-    """Print whether the first system's mean is significantly worse; return the exit code."""
-    p = row["p_difference_adjusted"]
-    is_worse = p is not None and p <= SIGNIFICANCE_LEVEL and row["difference"] <= -loss
-    why = (
-        f"not tested: {row['n_documents']} documents, {FEWEST_DOCUMENTS} needed"
-        if p is None
-        else f"{family}{p_text(p)}"
-    )
-    print(
-        f"psibench compare: {row['model']} is {'' if is_worse else 'not '}significantly worse than "
-        f"{row['other']} by {loss:g} or more in {row['metric']} "
-        f"({change(row['difference'])}, {why})",
-        file=sys.stderr,
-    )
-    return EXIT_WORSE if is_worse else 0
 
 
 # --- The systems ----------------------------------------------------------------------------
@@ -421,6 +420,19 @@ def _several(found: Ranked) -> Iterator[str]:
         yield textwrap.fill(note, WIDTH)
 
 
+def _json_text(compared: pl.DataFrame, buckets: pl.DataFrame, gate: Gate | None) -> str:
+    """Return the tables and the gate as JSON; values that are not finite become null."""
+    numbers = pl.selectors.float()
+    found = {
+        name: frame.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_dicts()
+        for name, frame in (
+            ("comparisons", compared),
+            ("buckets", buckets.select(BUCKET_COLUMNS)),
+        )
+    }
+    return json.dumps({**found, "gate": gate and gate_record(gate)}, indent=2, allow_nan=False)
+
+
 def _provenance(
     systems: Sequence[System], metrics: Sequence[str], schemes: Sequence[str]
 ) -> Provenance:
@@ -489,13 +501,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder for comparison.csv, .parquet and .html",
     )
     shown.add_argument(
-        "--fail-if-worse",
-        type=share,
-        metavar="LOSS",
-        help=f"for CI: exit with {EXIT_WORSE} if the mean of the first system is lower than the "
-        "mean of any other by LOSS or more (e.g. 0.02), and significantly (p ≤ 0.05; family-wise "
-        "for more than two systems)",
+        "--json", action="store_true", help="print the comparison and the gate as JSON"
     )
+    add_gates(parser)
 
 
 DESCRIPTION = (

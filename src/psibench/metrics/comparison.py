@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SCORE_ROUNDING, SIGN_FLIPS
+from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SCORE_ROUNDING
 from psibench.metrics.effects import Effect, clustered_effect
+from psibench.metrics.flips import sign_flips, step_down
 from psibench.metrics.inference import (
     BucketTest,
     FloatArray,
@@ -141,13 +142,9 @@ def mean_difference(
 def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
     """Family-wise p-values, over all pairs, of "two systems have the same mean".
 
-    Step-down max-T (Westfall and Young, Resampling-Based Multiple Testing, 1993, algorithm 4.1;
-    Romano and Wolf, Journal of the American Statistical Association 100, 2005). With D a document's
-    sum of differences, a pair's statistic is ``T = |sum D| / sqrt(sum D^2)``, as in
-    `mean_difference`. If the D are symmetric about 0, flipping the signs of a document's D, for all
-    pairs together, does not change the distribution of the T. A pair's p is the share of flips in
-    which the largest T among this pair and all pairs with smaller T reaches the pair's T; it is at
-    least the p of every pair with a larger T. The same data give the same flips.
+    With D a document's sum of differences, a pair's statistic is ``T = |sum D| / sqrt(sum D^2)``,
+    as in `mean_difference`. If the D are symmetric about 0, flipping the signs of a document's D,
+    for all pairs together, does not change the distribution of the T (`sign_flips`, `step_down`).
 
     Parameters
     ----------
@@ -170,20 +167,8 @@ def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
         total[k] = abs(difference.sum())
         norm[k] = np.sqrt(difference @ difference)
     norm[norm < SCORE_ROUNDING] = np.inf
-    order = np.argsort(-total / norm, kind="stable")
-    one, other, norm, found = one[order], other[order], norm[order], (total / norm)[order]
-    reached = np.ones(len(found))
-    rng = np.random.default_rng(0)
-    at_once = max(1, 2**21 // max(sums.shape[1], 1))
-    for start in range(0, SIGN_FLIPS, at_once):
-        shape = (min(at_once, SIGN_FLIPS - start), sums.shape[1])
-        flipped = (2.0 * rng.integers(0, 2, shape, dtype=np.int8) - 1.0) @ sums.T
-        t = np.abs(flipped[:, one] - flipped[:, other]) / norm
-        largest = np.maximum.accumulate(t[:, ::-1], axis=1)[:, ::-1]
-        reached += (largest >= found - SCORE_ROUNDING).sum(axis=0)
-    p: FloatArray = np.empty(len(found))
-    p[order] = np.maximum.accumulate(reached / (SIGN_FLIPS + 1))
-    return p
+    flipped = (signs @ sums.T for signs in sign_flips(sums.shape[1]))
+    return step_down(total / norm, (np.abs(f[:, one] - f[:, other]) / norm for f in flipped))
 
 
 def groups_without_difference(n: int, differ: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:

@@ -115,6 +115,23 @@ PENALTY = 1.5
 """A test of slope, bend and single buckets at alpha has the power that slope and bend have at
 alpha / 1.5 (`results/planning.md`)."""
 
+# --- Gates
+
+GATE_POWER = 0.8
+"""Probability with which equal systems pass `--within` if there are enough documents
+(`studies/gate`)."""
+
+FEWEST_FOR_SPREAD = 10
+"""With fewer documents in a cell, the documents that would suffice are computed from the spread in
+all documents, if that is larger."""
+
+SPREAD_MARGIN = 1.25
+"""Factor of the documents that would suffice to show a loss, because their spread may be larger
+than that of the documents so far."""
+
+HALVINGS, HALVING_FLIPS = 400, 999
+"""Random halvings of the documents for `--a-a`, and the sign flips of each."""
+
 # --- Numerical precision
 
 DRAWS = 1024
@@ -127,7 +144,8 @@ CHI_SQUARE_UNITS = 10**9
 """With this many units `HotellingTest` is the chi-square test with a known covariance."""
 
 SIGN_FLIPS = 9999
-"""Number of random sign flips; no family-wise p is below .0001."""
+"""Number of random sign flips; no family-wise p is below .0001. With fewer possible flips, all are
+used."""
 
 LEAST_ERROR, LEAST_VARIANCE, LEAST_LEFT = 1e-3, 1e-6, 1e-4
 """Floors that keep divisions finite: of a bucket's standard error relative to the largest, of a
