@@ -1,7 +1,6 @@
 """`psibench compare`: differences of systems' means and of their profiles over positions."""
 
 import argparse
-import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 
 from psibench.commands.base import refuse_file, write_result
 from psibench.commands.gate import (
-    Gate,
     add_gates,
     check_gate_options,
     exit_code,
@@ -27,9 +25,9 @@ from psibench.commands.gate import (
     report,
     run_gate,
 )
+from psibench.commands.json_output import add_json, print_json
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
-from psibench.commands.text_table import frame_lines
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
@@ -50,6 +48,7 @@ from psibench.report.comparison import (
     ranked,
     render_comparison,
 )
+from psibench.report.text_table import frame_lines
 from psibench.report.wording import p_value
 from psibench.tables import Provenance, content_hash, read_table
 from psibench.tables.atomic import write_text
@@ -131,7 +130,9 @@ def run(args: argparse.Namespace) -> int:
         write_text(page, args.out / f"{FILE_STEM}.html")
     gate = run_gate(args, scores, schemes[0], metrics[0])
     if args.json:
-        print(_json_text(compared, tables.buckets.filter(evidence="all"), gate))
+        found = tables.buckets.filter(evidence="all").select(BUCKET_COLUMNS)
+        about_gate = None if gate is None else gate_record(gate)
+        print_json("compare", {"comparisons": compared, "buckets": found, "gate": about_gate})
     elif gate is not None:
         print("\n".join(gate_lines(gate)))
     if args.out is not None and not args.json:
@@ -420,19 +421,6 @@ def _several(found: Ranked) -> Iterator[str]:
         yield textwrap.fill(note, WIDTH)
 
 
-def _json_text(compared: pl.DataFrame, buckets: pl.DataFrame, gate: Gate | None) -> str:
-    """Return the tables and the gate as JSON; values that are not finite become null."""
-    numbers = pl.selectors.float()
-    found = {
-        name: frame.with_columns(pl.when(numbers.is_finite()).then(numbers)).to_dicts()
-        for name, frame in (
-            ("comparisons", compared),
-            ("buckets", buckets.select(BUCKET_COLUMNS)),
-        )
-    }
-    return json.dumps({**found, "gate": gate and gate_record(gate)}, indent=2, allow_nan=False)
-
-
 def _provenance(
     systems: Sequence[System], metrics: Sequence[str], schemes: Sequence[str]
 ) -> Provenance:
@@ -500,9 +488,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder for comparison.csv, .parquet and .html",
     )
-    shown.add_argument(
-        "--json", action="store_true", help="print the comparison and the gate as JSON"
-    )
+    add_json(shown)
     add_gates(parser)
 
 

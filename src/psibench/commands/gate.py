@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from psibench.commands.base import refuse_unwritable, share
-from psibench.commands.text_table import frame_lines
 from psibench.errors import InputError
 from psibench.formats.beir import QUERY_ID_NAMES
 from psibench.formats.tabular import TEXT, read_typed_columns
@@ -33,6 +32,7 @@ from psibench.metrics.gate import (
 )
 from psibench.metrics.inference import FloatArray, IntArray, renumbered
 from psibench.metrics.query_scores import document_numbers, unit_numbers
+from psibench.report.text_table import frame_lines
 from psibench.report.wording import change, p_text, p_value, percent
 
 EXIT_CODES = {PASSES: 0, FAILS: 1, UNCLEAR: 3}
