@@ -34,8 +34,14 @@ from psibench.formats.tabular import (
     stem,
 )
 from psibench.lines import read_json
-from psibench.metrics.chunks import CHUNK_COLUMNS, rank_run, refuse_beyond, refuse_invalid_chunks
+from psibench.metrics.chunks import rank_run
 from psibench.reading import identifier, shown
+from psibench.tables.chunks import (
+    CHUNK_COLUMNS,
+    CHUNK_ID,
+    refuse_beyond,
+    refuse_invalid_chunks,
+)
 from psibench.tables.ranking import place_in_query, without_identical_ids
 
 RUN_COLUMNS: dict[str, tuple[str, ...]] = {
@@ -168,9 +174,8 @@ def _of_chunks(frame: pl.DataFrame, source: str, *, whole_documents: bool = Fals
     ends = frame.select(*RUN_COLUMNS, pl.col(given).cast(pl.Float64, strict=False))
     is_chunk = pl.any_horizontal(pl.col(given).is_not_null())
     refuse_invalid_chunks(ends.filter(is_chunk) if whole_documents else ends, source=source)
-    chunk_id = pl.format("{} [{}, {})", *CHUNK_COLUMNS)
     return ends.cast(dict.fromkeys(given, pl.Int64)).with_columns(
-        chunk_id=pl.coalesce(chunk_id, "doc_id")
+        chunk_id=pl.coalesce(CHUNK_ID, "doc_id")
     )
 
 

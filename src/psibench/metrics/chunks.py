@@ -29,8 +29,8 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
 from psibench.metrics.ranking import parse_metrics
+from psibench.tables.chunks import CHUNK_COLUMNS
 from psibench.tables.ranking import rank_documents, with_ties
-from psibench.text.lengths import MOST_TEXT_CHARS
 
 SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk")
 SPAN_METRICS = (
@@ -39,7 +39,6 @@ SPAN_METRICS = (
     "span-in-chunk@10",
 )
 """Default metrics of a run of chunks, in addition to `HEADLINE_METRICS`."""
-CHUNK_COLUMNS = ("doc_id", "start", "end")
 GAP = 4
 """Characters, e.g. of an empty line, or of a line end with indentation."""
 MOST_TIED, DRAWS = 10, 1000
@@ -50,37 +49,6 @@ more chunks, ``DRAWS`` sets are drawn, with the query's id as seed."""
 def document_metrics(metrics: Sequence[str]) -> list[str]:
     """Return the metrics of documents, without span metrics."""
     return [name for name in metrics if name.partition("@")[0] not in SPAN_KINDS]
-
-
-def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
-    """Raise InputError unless chunks have 0 <= start < end, in whole numbers."""
-    start, end = pl.col("start"), pl.col("end")
-    sound = (start >= 0) & (start < end) & (end <= MOST_TEXT_CHARS)
-    sound &= (start == start.round()) & (end == end.round())
-    odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
-    if not odd.is_empty():
-        doc_id, *ends = odd.select(CHUNK_COLUMNS).row(0)
-        first, last = (int(n) if n is not None and n % 1 == 0 else n for n in ends)
-        raise InputError(
-            f"{source}: a chunk of document {doc_id!r} has start {first} and end {last} "
-            f"({odd.height} such rows); allowed: whole numbers with 0 <= start < end, in "
-            "characters of the document, end exclusive"
-        )
-
-
-def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -> None:
-    """Raise InputError if chunks end beyond their document; ``lengths`` has doc_id and length."""
-    known = lengths.drop_nulls().group_by("doc_id").agg(pl.col("length").max())
-    beyond = chunks.join(known, on="doc_id").filter(pl.col("end") > pl.col("length"))
-    if not beyond.is_empty():
-        doc_id, start, end, length = (
-            beyond.sort(CHUNK_COLUMNS).select(*CHUNK_COLUMNS, "length").row(0)
-        )
-        raise InputError(
-            f"{source}: a chunk of document {doc_id!r} is [{start}, {end}), but the document has "
-            f"{length} characters ({beyond.height} such rows); start and end must be characters, "
-            "not bytes or tokens, of the same text as the queries' spans"
-        )
 
 
 def rank_run(
