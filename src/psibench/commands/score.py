@@ -44,6 +44,7 @@ from psibench.metrics.chunks import (
     SPAN_METRICS,
     document_metrics,
     score_queries,
+    short_lists,
 )
 from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
 from psibench.metrics.query_scores import evidence_documents, name_some
@@ -319,6 +320,13 @@ def score_run(
     )
     for warning in ranked.warnings:
         print(f"warning: {path}: {warning}", file=sys.stderr)
+    n_short, budget = (0, 0) if ranked.chunks is None else short_lists(ranked.chunks, metrics)
+    if n_short:
+        print(
+            f"warning: {path}: the chunks of {n_short} queries have fewer than {budget} tokens in "
+            "all, so other runs may hand on more; give more chunks per query",
+            file=sys.stderr,
+        )
     scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
     return file.model, scores, ranked.run
 
