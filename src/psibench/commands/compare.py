@@ -28,8 +28,13 @@ from psibench.metrics.comparison import step_down_p
 from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
+from psibench.metrics.query_scores import (
+    CLUSTER,
+    document_numbers,
+    unit_numbers,
+)
 from psibench.metrics.ranking import parse_metrics
+from psibench.metrics.sections import section_lines
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -79,6 +84,8 @@ def run(args: argparse.Namespace) -> int:
     scores = {one.evaluated.model: one.evaluated.scores for one in systems}
     names, first = list(scores), systems[0].evaluated.scores
     units, documents = unit_numbers(first), document_numbers(first)
+    for line in section_lines(first):
+        print(line)
     metrics = _metrics(args.metrics, list(scores.values()))
     default = next((one.scheme for one in systems if one.scheme), None)
     labels = next((one.labels for one in systems if one.labels), RowLabels("custom", "und", "und"))

@@ -39,7 +39,7 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
-from psibench.metrics.ranking import RankingMetric, parse_metrics
+from psibench.metrics.ranking import HEADLINE_METRICS, RankingMetric, parse_metrics
 from psibench.tables.chunks import CHUNK_COLUMNS
 from psibench.tables.ranking import rank_documents, with_ties
 
@@ -47,17 +47,32 @@ SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk", "span-precision", "s
 OF_LENGTHS = ("span-precision", "span-iou")
 """Kinds that need the length of every chunk."""
 SPAN_METRICS = (
-    *(f"span-recall@{k}" for k in (1, 5, 10)),
+    *(f"span-recall@{k}" for k in (5, 1, 10)),
     "span-whole@10",
     "span-in-chunk@10",
 )
-"""Default metrics of a run of chunks, in addition to `HEADLINE_METRICS`."""
+"""Default metrics of a run of chunks, in front of `HEADLINE_METRICS`."""
+TOKEN_METRIC = "span-recall@1000tokens"
+"""In front of these if the run has the tokens of its chunks."""
+LENGTH_METRICS = ("span-precision@5", "span-iou@5")
+"""Behind them if each row has start and end."""
+LEADING_SPAN_METRICS = (TOKEN_METRIC, SPAN_METRICS[0])
+"""Metrics with which results of chunks begin, the first that they have."""
 GAP = 4
 """Characters, e.g. of an empty line, or of a line end with indentation."""
 MOST_TIED, MOST_ORDERED, DRAWS = 10, 5, 1000
 """Up to ``MOST_TIED`` tied chunks with evidence of a query, all sets of chunks are counted; with
 more chunks, ``DRAWS`` sets are drawn, with the query's id as seed. For cut-offs in tokens, all
 orders of up to ``MOST_ORDERED`` tied chunks, else ``DRAWS`` orders."""
+
+
+def default_metrics(chunks: pl.DataFrame | None) -> list[str]:
+    """Return the default metrics of a ranked run of chunks, or of documents (None)."""
+    if chunks is None:
+        return list(HEADLINE_METRICS)
+    first = [TOKEN_METRIC] if "tokens" in chunks.columns else []
+    last = [] if chunks["start"].null_count() else LENGTH_METRICS
+    return [*first, *SPAN_METRICS, *last, *HEADLINE_METRICS]
 
 
 def document_metrics(metrics: Sequence[str]) -> list[str]:
@@ -235,13 +250,13 @@ def short_lists(chunks: pl.DataFrame, metrics: Sequence[str]) -> tuple[int, int]
 
 def _with_lengths(chunks: pl.DataFrame, wanted: Sequence[RankingMetric]) -> pl.DataFrame:
     """Add missing columns of a run; raise InputError if a metric needs them."""
+    of_lengths = [one.name for one in wanted if one.kind in OF_LENGTHS]
+    if of_lengths and ("start" not in chunks.columns or chunks["start"].null_count()):
+        raise InputError(
+            f"{', '.join(of_lengths)}: for runs of chunks, in which each row has doc_id, start and "
+            "end; some rows here are whole documents"
+        )
     if "start" not in chunks.columns:
-        of_lengths = [one.name for one in wanted if one.kind in OF_LENGTHS]
-        if of_lengths:
-            raise InputError(
-                f"{', '.join(of_lengths)}: for runs of chunks, which have doc_id, start and end; "
-                "this is a run of documents"
-            )
         chunks = chunks.with_columns(start=pl.lit(None, pl.Int64), end=pl.lit(None, pl.Int64))
     of_tokens = [one.name for one in wanted if one.unit]
     if of_tokens and ("tokens" not in chunks.columns or chunks["tokens"].null_count()):

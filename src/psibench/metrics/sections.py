@@ -10,7 +10,7 @@ results hold for these documents only, not for others. `studies/sections` has si
 import polars as pl
 
 from psibench.metrics.constants import FEWEST_DOCUMENTS
-from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS
+from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS, has_sections
 
 N_SECTIONS = 40
 """Number of sections of all documents together, about: at least `FEWEST_DOCUMENTS`."""
@@ -61,7 +61,9 @@ def with_sections(scores: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     return scores.with_columns(labels)
 
 
-def sections_note(scores: pl.DataFrame) -> str:
-    """Return a line about the sections of QUERY_SCORES rows."""
+def section_lines(scores: pl.DataFrame) -> list[str]:
+    """Return a line about the sections of QUERY_SCORES rows; none without sections."""
+    if not has_sections(scores):
+        return []
     n = scores.select("domain", "document_id", CLUSTER).n_unique()
-    return SECTIONS_NOTE.format(fewest=FEWEST_DOCUMENTS, n=n)
+    return [SECTIONS_NOTE.format(fewest=FEWEST_DOCUMENTS, n=n)]

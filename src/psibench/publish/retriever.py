@@ -132,7 +132,7 @@ def evaluate(
         warnings as that command, e.g. about queries without results, which score 0.
     """
     if metrics is None:
-        metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks else ())]
+        metrics = [*(SPAN_METRICS if chunks else ()), *HEADLINE_METRICS]
     parsed = parse_metrics(metrics, also=SPAN_KINDS)
     deepest = max((one for one in parsed if not one.unit), key=lambda one: one.k, default=None)
     if deepest is not None and k < deepest.k:
