@@ -93,3 +93,24 @@ def test_chunks_rise_and_lose_only_white_space(splitter, text, size, overlap):
     assert chunks == sorted(set(chunks))
     held = set().union(*(range(start, end) for start, end in chunks))
     assert all(text[k].isspace() for k in set(range(len(text))) - held)
+
+
+@pytest.mark.parametrize(
+    ("how", "n_chunks"),
+    [
+        ({"splitter": "recursive", "size": 800, "overlap": 0}, 2503),
+        ({"splitter": "recursive", "size": 1600, "overlap": 400}, 1395),
+        ({"splitter": "characters", "size": 1200, "overlap": 0}, 1206),
+    ],
+)
+def test_the_corpora_of_chromas_report_have_the_chunks_of_langchain(real_data, how, n_chunks):
+    """Numbers by LangChain's splitter; finance.md contains the same passages twice."""
+    if not (real_data / "chunks").is_dir():
+        pytest.skip("no chunks/ in the real data")
+    found = 0
+    for path in sorted((real_data / "chunks").glob("*.md")):
+        text = path.read_bytes().decode()
+        chunks = split_text(text, Ruler.of_characters(text), **how)
+        assert chunks == sorted(set(chunks))
+        found += len(chunks)
+    assert found == n_chunks

@@ -37,10 +37,11 @@ def run(args: argparse.Namespace) -> None:
     """Build the grid, print its table, and write tables, runs and a picture with --out."""
     refuse_file("--out", args.out)
     refuse_below(args, {"tokens": 1, "max_queries": 30, "seed": 0})
-    settings = _settings(args)
+    entry = _encoder_entry(args)
+    settings = _settings(args, getattr(entry, "chunks", None))
     documents = _read_documents(args)
     queries, source = _read_queries(args, documents)
-    results = list(_measure(args, settings, documents, queries))
+    results = list(_measure(args, entry, settings, documents, queries))
     table, curves = grid_table(results, budget=args.tokens)
     print(f"\n{len(results)} settings, {documents.height} documents, {source}")
     print("\n".join(_text(results, table, args)))
@@ -52,10 +53,19 @@ def run(args: argparse.Namespace) -> None:
 # --- The grid and its inputs
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Chunks]:
-    """Return the settings by name, from the grid and from --setting."""
+def _encoder_entry(args: argparse.Namespace) -> EncoderModel:
+    from psibench.commands.probe import find_model
+
+    entry = find_model(args.model, max_tokens=args.max_tokens)
+    if not isinstance(entry, EncoderModel):
+        raise InputError(f"--model {args.model!r} does not encode texts; name an encoder")
+    return entry
+
+
+def _settings(args: argparse.Namespace, of_model: Chunks | None) -> dict[str, Chunks]:
+    """Return the settings by name, from the grid, --setting and the model's entry."""
     rows: list[tuple[str, ...]] = []
-    if args.sizes or not args.setting:
+    if args.sizes or not (args.setting or args.program or of_model):
         sizes = args.sizes or ("128", "256", "512")
         rows += product(args.splitters, sizes, args.overlaps, args.contexts)
     rows += [tuple(one.split(",")) for one in args.setting]
@@ -76,6 +86,8 @@ def _settings(args: argparse.Namespace) -> dict[str, Chunks]:
             told = "; ".join(str(one["msg"]) for one in error.errors())
             raise InputError(f"{where}: {told}") from error
         found[setting_name(chunks)] = chunks
+    if of_model:
+        found[setting_name(of_model)] = of_model
     if args.program:
         chunks = Chunks(splitter="command", command=args.program)
         found[setting_name(chunks)] = chunks
@@ -185,12 +197,12 @@ def known_items(documents: pl.DataFrame, *, seed: int, most: int) -> pl.DataFram
 
 def _measure(
     args: argparse.Namespace,
+    entry: EncoderModel,
     settings: dict[str, Chunks],
     documents: pl.DataFrame,
     queries: pl.DataFrame,
 ) -> Iterator[SettingResult]:
     """Cut, encode, search and score the corpus with each setting."""
-    from psibench.commands.probe import find_model
     from psibench.config.sections import Encoding
     from psibench.encode.batches import encode_texts
     from psibench.encode.chunks import Rulers, cut_documents, encode_chunks, with_tokens
@@ -199,9 +211,6 @@ def _measure(
     from psibench.models.counting import load_tokenizer
     from psibench.search.chunks import search_chunks
 
-    entry = find_model(args.model, max_tokens=args.max_tokens)
-    if not isinstance(entry, EncoderModel):
-        raise InputError(f"--model {args.model!r} does not encode texts; name an encoder")
     encoding = Encoding(device=args.device)
     encoder, _ = open_encoder(entry, encoding)
     sizes = Rulers(load_tokenizer(entry.checkpoint, option="--model"))

@@ -28,11 +28,7 @@ from psibench.metrics.comparison import step_down_p
 from psibench.metrics.constants import FEWEST_CLUSTERS, FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
 from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import (
-    CLUSTER,
-    document_numbers,
-    unit_numbers,
-)
+from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
 from psibench.metrics.ranking import parse_metrics
 from psibench.metrics.sections import section_lines
 from psibench.report.comparison import (

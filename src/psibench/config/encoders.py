@@ -53,8 +53,8 @@ class SentenceTransformerModel(EncoderModel):
     """Read a document up to max_tokens as a whole, then pool each chunk of tokens by the mean. Only
     for checkpoints with mean pooling."""
     chunks: Chunks | None = None
-    """Cut documents into chunks, which are ranked and then folded to documents by their best chunk.
-    The run keeps the chunks, and metrics of evidence spans count them."""
+    """Cut documents into chunks, which are ranked, and folded to documents by their best chunk. For
+    `psibench chunks`; `psibench run` refuses a model with chunks."""
     positions: Literal["none"] | None = None
     """none: no rotary embedding (AntNLP/TinyLlama-NoPE-1.1B, whose config.json does not declare
     it). Null: the positions that config.json declares."""

@@ -9,6 +9,7 @@ import polars as pl
 
 from psibench.metrics.chunks import rank_run, score_queries
 from psibench.metrics.comparison import simultaneous_differences
+from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import SEVERAL_SPANS, unit_numbers
 from psibench.metrics.sections import evidence_middles, with_sections
@@ -162,13 +163,13 @@ def grid_table(
     units = unit_numbers(results[0].scores)
     difference, half = simultaneous_differences(values, units, level=LEVEL)
     best = int(values.mean(axis=1).argmax())
+    is_tested = len(np.unique(units)) >= FEWEST_DOCUMENTS
     rows, curves = [], []
     for number, one in enumerate(results):
         low, high = mean_interval(values[number], units)
         gap, error = float(difference[number, best]), float(half[number, best])
         by_third = dict(one.scores.group_by("third").agg(pl.col(metric).mean()).iter_rows())
-        is_known = np.isfinite(error)
-        apart = is_known and abs(gap) > error
+        apart = abs(gap) > error
         rows.append(
             {
                 "setting": one.name,
@@ -177,12 +178,12 @@ def grid_table(
                     for key in ("splitter", "size", "overlap", "unit", "context")
                 },
                 "mean": float(values[number].mean()),
-                "low": low if np.isfinite(low) else None,
-                "high": high if np.isfinite(high) else None,
-                "mark": BEST if number == best else "" if apart or not is_known else NOT_APART,
+                "low": low if is_tested else None,
+                "high": high if is_tested else None,
+                "mark": BEST if number == best else "" if apart or not is_tested else NOT_APART,
                 "difference": gap,
-                "difference_low": gap - error if is_known else None,
-                "difference_high": gap + error if is_known else None,
+                "difference_low": gap - error if is_tested else None,
+                "difference_high": gap + error if is_tested else None,
                 **{name: by_third.get(name) for name in POSITIONS},
                 **{name: float(one.scores[name].mean()) for name in AT_K},
                 "cut": one.scores["n_cut"].sum() / one.scores["n_spans"].sum(),

@@ -20,8 +20,10 @@ def draw_grid(table: pl.DataFrame, curves: pl.DataFrame, path: Path, *, budget: 
     from matplotlib.lines import Line2D
 
     sizes = table["size"].unique().sort().to_list()
-    shades = colormaps["viridis"].resampled(max(2, len(sizes)))
-    colours = {size: shades(number) for number, size in enumerate(sizes)}
+    shades = colormaps["viridis"]
+    colours = {
+        size: shades(0.85 * number / max(1, len(sizes) - 1)) for number, size in enumerate(sizes)
+    }
     names = table["setting"].to_list()
     kinds = table.select(pl.concat_str("splitter", "context", separator=", ")).to_series()
     kinds = kinds.str.replace(", none", "")
