@@ -117,11 +117,36 @@ def test_odd_settings_are_refused(files, capsys, options, message):
     assert message in capsys.readouterr().err
 
 
+def test_spans_count_from_the_first_character_of_a_text(files):
+    """Also if that is white space, which readers of documents strip."""
+    text = "  \n Copper mines are here. Ferries cross the river there.\n"
+    start = text.index("Ferries")
+    (files / "corpus.jsonl").write_text(json.dumps({"_id": "a", "text": text}))
+    row = {"_id": "q", "text": "river ferries", "pos_corpus_id": "a", "pos_char_length": len(text)}
+    row |= {"pos_char_span": [start, start + 7]}
+    (files / "queries.jsonl").write_text(json.dumps(row))
+    assert chunks(files, "--setting", "sentence,9,0", "--out", files / "out") == 0
+    run = pl.read_ndjson(files / "out" / "runs" / "sentence-9-0.jsonl")
+    pieces = [text[a:b] for a, b in run.select("start", "end").iter_rows()]
+    assert sorted(pieces) == ["Copper mines are here.", "Ferries cross the river there."]
+
+
+def test_another_length_than_the_corpus_has_is_refused(files, capsys):
+    lines = (files / "queries.jsonl").read_text().splitlines()
+    row = json.loads(lines[0])
+    lines[0] = json.dumps(row | {"pos_char_length": row["pos_char_length"] + 1})
+    (files / "queries.jsonl").write_text("\n".join(lines))
+    assert chunks(files, "--setting", "tokens,12,0") == 2
+    assert "in the text of this corpus" in capsys.readouterr().err
+
+
 def test_spans_outside_the_corpus_are_refused(files, capsys):
     row = {"_id": "q", "text": "x", "pos_corpus_id": "d9", "pos_char_span": [0, 9]}
     (files / "queries.jsonl").write_text(json.dumps(row | {"pos_char_length": 99}))
     assert chunks(files, "--setting", "tokens,12,0") == 2
-    assert "in document 'd9', which has no characters in" in capsys.readouterr().err
+    assert (
+        "in document 'd9' of 99 characters, which has no characters in" in capsys.readouterr().err
+    )
 
 
 def test_known_items_have_exact_spans_in_few_long_documents():

@@ -15,8 +15,9 @@ from psibench.commands.base import refuse_below, refuse_file, whole
 from psibench.commands.text_table import frame_lines
 from psibench.config.model_base import ChunkContext, Chunks, EncoderModel, Splitter
 from psibench.errors import InputError
-from psibench.formats.beir import read_query_file, read_texts
+from psibench.formats.beir import DOCUMENT_ID_NAMES, read_query_file, read_texts
 from psibench.formats.checks import check_queries
+from psibench.formats.tabular import read_typed_columns
 from psibench.metrics.chunking import (
     SettingResult,
     edge_recall,
@@ -29,6 +30,7 @@ from psibench.sources.documents import read_document_files
 from psibench.tables.atomic import write_text
 
 DEFAULT_MODEL = "all-minilm-l6-v2"
+RECORDS = (".jsonl", ".jsonl.gz", ".parquet")
 PASSAGE_CHARS = 4000
 """Known-item queries are made for passages of up to this many characters."""
 
@@ -106,14 +108,28 @@ def setting_name(chunks: Chunks) -> str:
 
 
 def _read_documents(args: argparse.Namespace) -> pl.DataFrame:
-    """Return _id, text and title of the documents."""
-    documents = read_document_files([args.corpus], text_column=args.text_column).select(
-        "_id", "text"
-    )
-    if args.corpus.is_file() and args.corpus.suffix in (".jsonl", ".parquet"):
-        titles = read_texts([args.corpus], documents["_id"]).select("_id", "title")
-        return documents.join(titles, on="_id", how="left", maintain_order="left")
-    return documents.with_columns(title=pl.lit(None, pl.String))
+    """Return _id, text and title of the documents.
+
+    Texts of one file of records are read as they are, because spans count from their first
+    character; texts of other files are stripped.
+    """
+    if args.corpus.is_file() and args.corpus.name.endswith(RECORDS):
+        columns = {"_id": pl.String, args.text_column: pl.String}
+        found = read_typed_columns(
+            args.corpus, columns, further={"title": pl.String}, also={"_id": DOCUMENT_ID_NAMES}
+        ).rename({args.text_column: "text"})
+        found = found.filter(pl.col("text").str.strip_chars() != "")
+        if (twice := found.filter(pl.col("_id").is_duplicated())).height:
+            raise InputError(
+                f"{args.corpus}: the id {twice['_id'][0]!r} occurs more than once; ids must be "
+                "unique"
+            )
+        if found.is_empty():
+            raise InputError(f"{args.corpus}: every document is empty; expected text")
+    else:
+        found = read_document_files([args.corpus], text_column=args.text_column)
+    title = "title" if "title" in found.columns else pl.lit(None, pl.String).alias("title")
+    return found.select("_id", "text", title)
 
 
 def _read_queries(args: argparse.Namespace, documents: pl.DataFrame) -> tuple[pl.DataFrame, str]:
@@ -129,23 +145,23 @@ def _read_queries(args: argparse.Namespace, documents: pl.DataFrame) -> tuple[pl
     joined = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
     several = pl.col("pos_char_spans").list.eval(pl.element().list.get(1)).list.max()
     last = pl.max_horizontal(pl.col("pos_char_span").list.get(1), several)
-    odd = joined.filter(
-        (pl.col("length").is_null() | (last > pl.col("length"))).fill_null(value=True)
-        | last.is_null()
-    )
+    stated, length = pl.col("pos_char_length"), pl.col("length")
+    fits = (last <= length) & (stated.is_null() | (stated == length))
+    odd = joined.filter(~fits.fill_null(value=False))
     if odd.height:
         row = odd.row(0, named=True)
         raise InputError(
             f"{args.queries}: query {row['_id']!r} has the span "
             f"{row['pos_char_span'] or row['pos_char_spans']} in document "
-            f"{row['pos_corpus_id']!r}, which has {row['length'] or 'no'} characters in "
-            f"{args.corpus} ({odd.height} such queries); every query needs pos_corpus_id and "
-            "pos_char_span, or pos_char_spans"
+            f"{row['pos_corpus_id']!r} of {row['pos_char_length']} characters, which has "
+            f"{row['length'] or 'no'} characters in {args.corpus} ({odd.height} such queries); "
+            "every query needs pos_corpus_id and pos_char_span, or pos_char_spans, in the text of "
+            "this corpus (texts of a folder are read without white space at their ends)"
         )
-    queries = queries.with_columns(
-        pos_char_length=joined["length"].cast(queries.schema["pos_char_length"])
-    )
-    return queries, f"{queries.height} queries of {args.queries}"
+    filled = joined["length"].cast(queries.schema["pos_char_length"])
+    return queries.with_columns(
+        pos_char_length=filled
+    ), f"{queries.height} queries of {args.queries}"
 
 
 def known_items(documents: pl.DataFrame, *, seed: int, most: int) -> pl.DataFrame:
@@ -288,7 +304,7 @@ def _text(
         f"({metric}; tokens of {tokenizer}):"
     )
     yield ""
-    percent = "{:.0%}".format
+    percent = ".0%"
     columns = {
         "setting": "setting",
         "found": "mean",

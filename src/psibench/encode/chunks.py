@@ -62,11 +62,12 @@ def cut_documents(documents: pl.DataFrame, chunks: Chunks, rulers: Rulers) -> pl
     if chunks.splitter == "command":
         rows = _cut_by_command(documents, chunks.command)
     else:
-        size, how = chunks.size or 0, {"splitter": chunks.splitter, "overlap": chunks.overlap}
+        how: dict[str, Any] = {"splitter": chunks.splitter, "overlap": chunks.overlap}
+        how["size"] = chunks.size
         rows = [
             (doc_id, *chunk)
             for doc_id, text in documents.select("_id", "text").iter_rows()
-            for chunk in split_text(text, rulers.of(text, chunks.measure), size=size, **how)
+            for chunk in split_text(text, rulers.of(text, chunks.measure), **how)
         ]
     schema = dict(zip(CHUNK_COLUMNS, (pl.String, pl.Int64, pl.Int64), strict=True))
     cut = pl.DataFrame(rows, schema=schema, orient="row")

@@ -18,6 +18,7 @@ from psibench.text.segments import POSITIONS
 
 LEVEL = 0.95
 AT_K = ("span-recall@5", "span-precision@5", "span-iou@5", "span-in-chunk@5", "ndcg@10")
+SETTING_KEYS = ("splitter", "size", "overlap", "unit", "context")
 BEST, NOT_APART = "1", "="
 PLACES = ("cut", "edge", "between", "centre")
 
@@ -74,6 +75,7 @@ def score_setting(
         pl.col("_id").alias("query-id"), pl.col("pos_corpus_id").alias("corpus-id"), score=1
     )
     documents, ranked = rank_run(run, source=name)
+    assert ranked is not None
     metrics = [*(f"span-recall@{n}tokens" for n in budgets), *AT_K]
     scores = score_queries(documents, ranked, queries, qrels, metrics=metrics, domain=ALL)
     middles = evidence_middles(queries).join(
@@ -135,6 +137,10 @@ def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFram
     )
 
 
+def _cut_share(scores: pl.DataFrame) -> float:
+    return float(scores["n_cut"].to_numpy().sum() / scores["n_spans"].to_numpy().sum())
+
+
 def edge_recall(result: SettingResult, metric: str) -> dict[str, Any]:
     """Return a setting's recall by the place of the evidence in its chunk, with shares of cuts."""
     scores = result.scores
@@ -142,7 +148,7 @@ def edge_recall(result: SettingResult, metric: str) -> dict[str, Any]:
     n = dict(scores.group_by("place").len().iter_rows())
     return {
         "setting": result.name,
-        "cut spans": scores["n_cut"].sum() / scores["n_spans"].sum(),
+        "cut spans": _cut_share(scores),
         **{name: found.get(name) for name in PLACES},
         **{f"n {name}": n.get(name, 0) for name in PLACES},
     }
@@ -170,13 +176,11 @@ def grid_table(
         gap, error = float(difference[number, best]), float(half[number, best])
         by_third = dict(one.scores.group_by("third").agg(pl.col(metric).mean()).iter_rows())
         apart = abs(gap) > error
+        row: dict[str, Any] = {"setting": one.name}
+        row |= {key: one.setting.get(key) for key in SETTING_KEYS}
         rows.append(
             {
-                "setting": one.name,
-                **{
-                    key: one.setting.get(key)
-                    for key in ("splitter", "size", "overlap", "unit", "context")
-                },
+                **row,
                 "mean": float(values[number].mean()),
                 "low": low if is_tested else None,
                 "high": high if is_tested else None,
@@ -185,8 +189,8 @@ def grid_table(
                 "difference_low": gap - error if is_tested else None,
                 "difference_high": gap + error if is_tested else None,
                 **{name: by_third.get(name) for name in POSITIONS},
-                **{name: float(one.scores[name].mean()) for name in AT_K},
-                "cut": one.scores["n_cut"].sum() / one.scores["n_spans"].sum(),
+                **{name: float(one.scores[name].to_numpy().mean()) for name in AT_K},
+                "cut": _cut_share(one.scores),
                 **one.costs,
                 "n_queries": one.scores.height,
                 "n_units": len(np.unique(units)),

@@ -332,7 +332,7 @@ def _cases(
         for case, (share, taken, length) in enumerate(sets):
             cases.append((query_id, case, share, before + length))
             members += [(query_id, case, ranks[i]) for i in taken]
-    schema = {"query_id": pl.String, "case": pl.Int32}
+    schema: dict[str, Any] = {"query_id": pl.String, "case": pl.Int32}
     further = {"share": pl.Float64, "chars": pl.Float64}
     made = pl.DataFrame(cases, schema=schema | further, orient="row")
     closed = spans.select("query_id").unique().join(made, on="query_id", how="anti")

@@ -53,9 +53,10 @@ def draw_grid(table: pl.DataFrame, curves: pl.DataFrame, path: Path, *, budget: 
         axis.minorticks_off()
         axis.set_xlabel("tokens handed on")
         axis.axvline(budget, color=GREY, linewidth=0.8, zorder=0)
-    low = max(0.0, float(curves["recall"].min() or 0) - 0.03)
+    found = curves["recall"].drop_nulls().to_numpy()
+    low, high = max(0.0, float(found.min()) - 0.03), min(1.0, float(found.max()) + 0.03)
     for axis in axes[0]:
-        axis.set_ylim(low, min(1.0, float(curves["recall"].max() or 1) + 0.03))
+        axis.set_ylim(low, high)
         axis.grid(visible=True, color="#e8e8e8", linewidth=0.6)
     axes[0][0].set_ylabel("share of the evidence found")
     shown = (("index_mb", "index size, MB of vectors"), ("seconds", "seconds to encode the index"))

@@ -41,7 +41,7 @@ class Ruler:
         return cls(len(text), numbers[:-1], numbers[1:])
 
     @classmethod
-    def of_tokens(cls, text: str, offsets: Sequence[tuple[int, int]]) -> "Ruler":
+    def of_tokens(cls, text: str, offsets: Sequence[tuple[int, int]] | np.ndarray) -> "Ruler":
         """Return a ruler of the text's tokens, given as (start, end) in order."""
         table = np.array(offsets, dtype=np.int64).reshape(-1, 2)
         return cls(len(text), np.maximum.accumulate(table[:, 0]), table[:, 1])
