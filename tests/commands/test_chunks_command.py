@@ -144,9 +144,8 @@ def test_spans_outside_the_corpus_are_refused(files, capsys):
     row = {"_id": "q", "text": "x", "pos_corpus_id": "d9", "pos_char_span": [0, 9]}
     (files / "queries.jsonl").write_text(json.dumps(row | {"pos_char_length": 99}))
     assert chunks(files, "--setting", "tokens,12,0") == 2
-    assert (
-        "in document 'd9' of 99 characters, which has no characters in" in capsys.readouterr().err
-    )
+    printed = capsys.readouterr().err
+    assert "in document 'd9' of 99 characters, which has no characters in" in printed
 
 
 def test_known_items_have_exact_spans_in_few_long_documents():
