@@ -52,7 +52,7 @@ def test_a_grid_has_a_table_runs_and_a_picture(files, capsys):
     assert table.height == 8
     assert table.filter(mark="1").height == 1
     assert "8 settings, 3 documents, 12 queries of" in printed.out
-    assert "No intervals: too few documents" in printed.out
+    assert "No intervals: fewer than 30 documents" in printed.out
     assert (files / "out" / "chunks.png").stat().st_size > 10_000
     curves = pl.read_csv(files / "out" / "curves.csv")
     assert curves["tokens"].unique().sort().to_list() == [5, 10, 20, 40, 80]

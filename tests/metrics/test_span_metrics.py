@@ -232,8 +232,6 @@ def handed_on(places, counts, order, budget):
     taken, length = [], 0.0
     for i in order:
         _, start, end = places[i]
-        if not budget:
-            break
         if counts[i] > budget:
             share = budget / counts[i]
             length += share * (end - start)

@@ -110,8 +110,8 @@ def setting_name(chunks: Chunks) -> str:
 def _read_documents(args: argparse.Namespace) -> pl.DataFrame:
     """Return _id, text and title of the documents.
 
-    Texts of one file of records are read as they are, because spans count from their first
-    character; texts of other files are stripped.
+    One file of records: the texts are unchanged, because spans count from their first character.
+    Other files: the reader strips white space at the ends.
     """
     if args.corpus.is_file() and args.corpus.name.endswith(RECORDS):
         columns = {"_id": pl.String, args.text_column: pl.String}
@@ -336,16 +336,16 @@ def _text(
     yield from frame_lines(shown_rows, forms, n_text=1, heads=heads)
     yield ""
     yield (
-        "best: the best setting (1), and settings that cannot be told apart from it (=): the 95 % "
-        "interval of the difference, simultaneous over all pairs, includes 0."
+        "best: the best setting (1), and settings that cannot be distinguished from it (=): the "
+        "95 % interval of the difference, simultaneous over all pairs, includes 0."
     )
     if table["difference_low"].null_count():
-        yield "No intervals: too few documents, and too few queries for sections of them."
+        yield "No intervals: fewer than 30 documents, and too few queries to form sections."
     yield from section_lines(scores)
     yield (
         "precision, IoU and recall@5: of the first 5 chunks, in characters. cut: evidence spans in "
         "no single chunk. beyond: chunks longer than the model's input. s: seconds to encode all "
-        "chunks of this setting alone."
+        "chunks of this setting, without sharing."
     )
     yield ""
     yield "Recall by the place of the evidence in the chunk that holds it best:"
@@ -479,5 +479,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 DESCRIPTION = (
     "Cut a corpus in many ways, search each with one model, and measure how much of the evidence "
     "the first N tokens of ranked chunks hold: by splitter, size and overlap, and by the position "
-    "of the evidence. Settings that cannot be told apart from the best one are marked."
+    "of the evidence. Settings that cannot be distinguished from the best one are marked."
 )

@@ -53,9 +53,9 @@ SPAN_METRICS = (
 )
 """Default metrics of a run of chunks, in front of `HEADLINE_METRICS`."""
 TOKEN_METRIC = "span-recall@1000tokens"
-"""In front of these if the run has the tokens of its chunks."""
+"""First default metric if the run has a column `tokens`."""
 LENGTH_METRICS = ("span-precision@5", "span-iou@5")
-"""Behind them if each row has start and end."""
+"""Further default metrics if each row has start and end."""
 LEADING_SPAN_METRICS = (TOKEN_METRIC, SPAN_METRICS[0])
 """Metrics with which results of chunks begin, the first that they have."""
 GAP = 4
@@ -295,8 +295,8 @@ def _by_tokens(chunks: pl.DataFrame, budget: int) -> pl.DataFrame:
     )
     before, within = pl.col("before"), pl.col("within")
     return counted.with_columns(
-        is_inside=(before < budget) & (before + within <= budget),
-        is_open=(before < budget) & (before + within > budget),
+        is_inside=before + within <= budget,
+        is_open=(before <= budget) & (before + within > budget),
         room=budget - before,
     )
 
@@ -397,12 +397,12 @@ def _orders(
     for order in orders:
         left, length, taken = budget, 0.0, list[int]()
         for last in order:
-            if not left or cost[last] > left:
+            if cost[last] > left:
                 break
             left -= cost[last]
             length += chars[last]
             taken += [last] if last in hold else []
-        part = left / cost[last] if left else 0.0
+        part = left / cost[last]
         length += part * chars[last]
         if last in hold:
             yield part / n_orders, (*taken, last), length

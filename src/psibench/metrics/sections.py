@@ -17,8 +17,8 @@ N_SECTIONS = 40
 FEWEST_QUERIES = 4
 """Least number of queries of a section."""
 SECTIONS_NOTE = (
-    "Fewer than {fewest} documents: tests and intervals take {n} sections of them as units and "
-    "hold for these documents only."
+    "Fewer than {fewest} documents: tests and intervals take {n} sections of these documents as "
+    "units and hold for these documents only."
 )
 
 

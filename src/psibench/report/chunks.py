@@ -13,7 +13,7 @@ GREY = "#b8b8b8"
 def draw_grid(table: pl.DataFrame, curves: pl.DataFrame, path: Path, *, budget: int) -> None:
     """Draw recall against tokens handed on by position, and recall against the index and time.
 
-    ``table`` and ``curves`` are those of `grid_table`.
+    ``table`` and ``curves`` are the results of `grid_table`.
     """
     from matplotlib import colormaps
     from matplotlib.figure import Figure
@@ -102,7 +102,7 @@ def draw_grid(table: pl.DataFrame, curves: pl.DataFrame, path: Path, *, budget: 
         ),
         Line2D(
             [], [], linestyle="", marker="o", color="#444444",
-            label=f"filled: cannot be told apart from it ({n_close})",
+            label=f"filled: cannot be distinguished from it ({n_close})",
         ),
         Line2D(
             [], [], linestyle="", marker="o", markerfacecolor="white", color="#444444",

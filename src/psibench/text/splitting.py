@@ -21,9 +21,9 @@ Chunk = tuple[int, int]
 
 TEXT_SEPARATORS = (r"\n\n", r"\n", " ", "")
 MARKDOWN_SEPARATORS = (r"\n#{1,6} ", r"```\n", r"\n\*\*\*+\n", r"\n---+\n", r"\n___+\n")
-"""Regular expressions at which pieces may start, the best first: the defaults of LangChain's
-``RecursiveCharacterTextSplitter``, and those in front of them for ``Language.MARKDOWN``. The empty
-one cuts anywhere."""
+"""Regular expressions at which pieces may start, the best first. `TEXT_SEPARATORS` are the defaults
+of LangChain's ``RecursiveCharacterTextSplitter``; for ``Language.MARKDOWN`` it puts
+`MARKDOWN_SEPARATORS` in front. The empty expression cuts anywhere."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def split_recursively(
 ) -> list[Chunk]:
     """Cut at the best separator that leaves pieces below ``size`` units, and merge the pieces.
 
-    The chunks equal those of LangChain's ``RecursiveCharacterTextSplitter`` with the same
-    separators, which start the pieces behind them (``keep_separator=True``). Its own start indices
-    are wrong if a chunk repeats earlier text, or if its length is not counted in characters.
+    Returns the same chunks as LangChain's ``RecursiveCharacterTextSplitter`` with these separators
+    and ``keep_separator=True``. LangChain's start indices are wrong if a chunk repeats earlier text
+    or lengths are not counted in characters.
     """
     return list(_recursive(text, (0, len(text)), ruler, size, overlap, separators))
 
