@@ -2,6 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from psibench.metrics.chunking import places_in_chunks
 from psibench.metrics.comparison import simultaneous_differences
 from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.metrics.sections import N_SECTIONS, evidence_middles, with_sections
@@ -87,3 +88,32 @@ def test_few_units_have_no_interval_and_equal_systems_no_width():
     values = np.random.default_rng(3).random((2, 40))
     assert np.isinf(simultaneous_differences(values, np.arange(40) // 2, level=0.95)[1]).all()
     assert not simultaneous_differences(values[[0, 0]], np.arange(40), level=0.95)[1].any()
+
+
+def test_places_are_those_in_the_chunk_that_holds_the_span_best():
+    chunks = pl.DataFrame({"doc_id": ["d"] * 3, "start": [0, 40, 60], "end": [50, 96, 160]})
+    spans = {
+        "cut": [30, 70],  # in no chunk
+        "edge": [0, 10],  # the middle is 5 characters inside; half of the chunk is 25
+        "two": [74, 76],  # 15 of 50 in the third chunk, 21 of 28 in the second: the larger
+        "centre": [108, 112],
+        "stripped": [50, 100],  # ends 4 characters after the second chunk: 21 of 28
+    }
+    frame = pl.DataFrame(
+        {
+            "_id": [*spans, "several"],
+            "pos_corpus_id": "d",
+            "pos_char_span": [*spans.values(), None],
+            "pos_char_spans": [None] * 5 + [[[0, 10], [30, 70]]],
+        },
+        schema_overrides={"pos_char_spans": pl.List(pl.List(pl.Int64))},
+    )
+    found = places_in_chunks(chunks, frame).rows()
+    assert found == [
+        ("cut", "cut", 1, 1),
+        ("edge", "edge", 0, 1),
+        ("two", "centre", 0, 1),
+        ("centre", "centre", 0, 1),
+        ("stripped", "centre", 0, 1),
+        ("several", None, 1, 2),
+    ]

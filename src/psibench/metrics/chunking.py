@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.metrics.chunks import rank_run, score_queries
+from psibench.metrics.chunks import GAP, rank_run, score_queries
 from psibench.metrics.comparison import simultaneous_differences
 from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.psi import mean_interval
@@ -111,7 +111,8 @@ def _spans(queries: pl.DataFrame) -> pl.DataFrame:
 def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Return query_id, ``place`` and ``n_cut`` of each query with a span.
 
-    ``n_cut`` is the number of its spans that are in no single chunk, ``n_spans`` their number.
+    ``n_cut`` is the number of its spans that are in no single chunk, as in ``span-in-chunk``, and
+    ``n_spans`` their number.
     ``place`` is for a query with one span: cut, else by the distance of the span's middle from the
     nearer end of a chunk that holds the span, as a share of half the chunk, in the chunk with the
     largest share: edge up to 1/3, between up to 2/3, centre above.
@@ -122,7 +123,7 @@ def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFram
     share = pl.min_horizontal(middle - start, end - middle) / ((end - start) / 2)
     held = (
         spans.join(chunks, on="doc_id")
-        .filter((start <= first) & (last <= end))
+        .filter((start <= first) & (last - end <= GAP))
         .group_by("span_index")
         .agg(share=share.max())
     )
@@ -174,7 +175,9 @@ def grid_table(
     for number, one in enumerate(results):
         low, high = mean_interval(values[number], units)
         gap, error = float(difference[number, best]), float(half[number, best])
-        by_third = dict(one.scores.group_by("third").agg(pl.col(metric).mean()).iter_rows())
+        by_third: dict[str, float] = dict(
+            one.scores.group_by("third").agg(pl.col(metric).mean()).iter_rows()
+        )
         apart = abs(gap) > error
         row: dict[str, Any] = {"setting": one.name}
         row |= {key: one.setting.get(key) for key in SETTING_KEYS}
