@@ -171,7 +171,7 @@ def grid_table(
     difference, half = simultaneous_differences(values, units, level=LEVEL)
     best = int(values.mean(axis=1).argmax())
     is_tested = len(np.unique(units)) >= FEWEST_DOCUMENTS
-    rows, curves = [], []
+    rows, curves = list[dict[str, Any]](), []
     for number, one in enumerate(results):
         low, high = mean_interval(values[number], units)
         gap, error = float(difference[number, best]), float(half[number, best])
@@ -181,24 +181,21 @@ def grid_table(
         apart = abs(gap) > error
         row: dict[str, Any] = {"setting": one.name}
         row |= {key: one.setting.get(key) for key in SETTING_KEYS}
-        rows.append(
-            {
-                **row,
-                "mean": float(values[number].mean()),
-                "low": low if is_tested else None,
-                "high": high if is_tested else None,
-                "mark": BEST if number == best else "" if apart or not is_tested else NOT_APART,
-                "difference": gap,
-                "difference_low": gap - error if is_tested else None,
-                "difference_high": gap + error if is_tested else None,
-                **{name: by_third.get(name) for name in POSITIONS},
-                **{name: float(one.scores[name].to_numpy().mean()) for name in AT_K},
-                "cut": _cut_share(one.scores),
-                **one.costs,
-                "n_queries": one.scores.height,
-                "n_units": len(np.unique(units)),
-            }
-        )
+        row |= {
+            "mean": float(values[number].mean()),
+            "low": low if is_tested else None,
+            "high": high if is_tested else None,
+            "mark": BEST if number == best else "" if apart or not is_tested else NOT_APART,
+            "difference": gap,
+            "difference_low": gap - error if is_tested else None,
+            "difference_high": gap + error if is_tested else None,
+            "cut": _cut_share(one.scores),
+            "n_queries": one.scores.height,
+            "n_units": len(np.unique(units)),
+        }
+        row |= {name: by_third.get(name) for name in POSITIONS}
+        row |= {name: float(one.scores[name].to_numpy().mean()) for name in AT_K}
+        rows.append(row | dict(one.costs))
         for name in (
             n for n in one.scores.columns if n.startswith("span-recall@") and n.endswith("tokens")
         ):
