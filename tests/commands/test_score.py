@@ -431,11 +431,14 @@ def test_chunks_are_scored_by_document_and_span(files, capsys):
         "span-recall@10": 1.0,
         "span-whole@10": 1.0,
         "span-in-chunk@10": 1.0,
+        # Of 1,000 characters in two chunks, 20 are evidence, and all of them are found.
+        "span-precision@5": pytest.approx(0.02),
+        "span-iou@5": pytest.approx(0.02),
     }
+    assert "custom: span-recall@5 by thirds" in (printed := capsys.readouterr().out)
     buckets = read_table(files / "out" / "bucket_scores.parquet", BUCKET_SCORES)
     late = buckets.filter(metric="span-recall@1", length_bucket="all", bucket="end")
     assert late["mean"].to_list() == [0.0]
-    printed = capsys.readouterr().out
     assert "Evidence found in the first k chunks:\n" in printed
     assert "span-recall@1     run        1.000" in printed
 

@@ -202,3 +202,82 @@ def test_ties_are_averaged_over_all_orders(ranked, scores, span):
     ids = [f"{doc}{start:03d}-{end:03d}" for doc, start, end in ranked]
     run = tied_run(ranked, scores).with_columns(chunk_id=pl.Series(ids))
     assert span_scores(run, metrics, span) == pytest.approx(tuple(expected))
+
+
+def with_token_counts(run, counts):
+    return run.with_columns(tokens=pl.Series(counts, dtype=pl.Int64))
+
+
+def test_chunks_are_handed_on_until_the_tokens_are_used():
+    run = with_token_counts(
+        tied_run([("d", 0, 10), ("e", 0, 9), ("d", 10, 20)], [3, 2, 1]), [4, 2, 4]
+    )
+    metrics = ["span-recall@6tokens", "span-recall@9tokens", "span-recall@99tokens"]
+    # The third chunk begins after 6 tokens; of its 4 tokens, 3 fit into 9.
+    assert span_scores(run, metrics, [10, 20]) == pytest.approx((0, 0.75, 1))
+    assert span_scores(run, metrics, [0, 10]) == pytest.approx((1, 1, 1))
+    assert span_scores(run, ["span-recall@1tokens"], [5, 15]) == pytest.approx((0.25 * 0.5,))
+
+
+def test_precision_and_iou_divide_by_all_that_is_handed_on():
+    run = tied_run([("d", 0, 10), ("e", 0, 20), ("d", 5, 15)], [3, 2, 1])
+    metrics = [f"{kind}@{k}" for k in (1, 3) for kind in ("span-precision", "span-iou")]
+    # [5, 25): 5 of 10 characters, 15 without evidence in it; then 10 of 40, and 10 not found.
+    expected = (5 / 10, 5 / (10 + 15), 10 / 40, 10 / (40 + 10))
+    assert span_scores(run, metrics, [5, 25]) == pytest.approx(expected)
+
+
+def handed_on(places, counts, order, budget):
+    """(share, chunks, characters) of an order whose last chunk crosses the budget."""
+    taken, length = [], 0.0
+    for i in order:
+        _, start, end = places[i]
+        if counts[i] > budget:
+            share = budget / counts[i]
+            length += share * (end - start)
+            return [(share, [*taken, i], length), (1 - share, taken, length)]
+        budget -= counts[i]
+        taken.append(i)
+        length += end - start
+    return [(1.0, taken, length)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    ranked=st.lists(places, min_size=1, max_size=6, unique=True),
+    scores=st.lists(st.integers(1, 2), min_size=6, max_size=6),
+    counts=st.lists(st.integers(0, 5), min_size=6, max_size=6),
+    budget=st.integers(1, 12),
+    span=st.tuples(st.integers(0, 25), st.integers(1, 12)).map(lambda s: [s[0], s[0] + s[1]]),
+)
+def test_token_cut_offs_are_averaged_over_all_orders(ranked, scores, counts, budget, span):
+    """Against sets of characters for every order of at most five tied chunks."""
+    scores, counts = scores[: len(ranked)], counts[: len(ranked)]
+    if max(scores.count(1), scores.count(2)) > 5:
+        scores[0] = 3
+    orders = [
+        order
+        for order in permutations(range(len(ranked)))
+        if all(scores[a] >= scores[b] for a, b in pairwise(order))
+    ]
+    found = np.zeros(3)
+    for order in orders:
+        for share, taken, length in handed_on(ranked, counts, order, budget):
+            own = [set(range(a, b)) for doc, a, b in (ranked[i] for i in taken) if doc == "d"]
+            n = len(closed(own, *span)) if own else 0
+            size = span[1] - span[0]
+            values = [n / size, n / length if length else 0, n / (length + size - n)]
+            found += share * np.array(values) / len(orders)
+    ids = [f"{doc}{start:03d}-{end:03d}" for doc, start, end in ranked]
+    run = tied_run(ranked, scores).with_columns(chunk_id=pl.Series(ids))
+    metrics = [f"span-{kind}@{budget}tokens" for kind in ("recall", "precision", "iou")]
+    assert span_scores(with_token_counts(run, counts), metrics, span) == pytest.approx(tuple(found))
+
+
+def test_cut_offs_in_tokens_need_the_tokens_of_chunks():
+    run = tied_run([("d", 0, 10)], [1])
+    with pytest.raises(InputError, match="span-recall@9tokens: the run does not have the tokens"):
+        span_scores(run, ["span-recall@9tokens"], [0, 10])
+    run = pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]})
+    with pytest.raises(InputError, match="span-iou@1: for runs of chunks"):
+        span_metrics(rank_run(run)[0], queries([0, 5]), pl.DataFrame(QRELS), metrics=["span-iou@1"])

@@ -111,6 +111,27 @@ def test_probes_of_an_embedding_api_are_refused():
     assert "cannot be probed: its vectors come from a service" in refusal(asked)
 
 
+def chunked(**chunks):
+    entry = {"backend": "sentence-transformers", "checkpoint": "embedded:all-MiniLM-L6-v2"}
+    registry = {"m": entry | {"max_tokens": 256, "chunks": chunks}}
+    return refusal({"models": ["m"], "registry": registry})
+
+
+@pytest.mark.parametrize(
+    ("chunks", "message"),
+    [
+        # The workflow would search whole documents.
+        ({"size": 128, "overlap": 16}, "'m' has `chunks`, whose runs the workflow does not make"),
+        ({}, "splitter recursive needs size"),
+        ({"size": 16, "overlap": 16}, "overlap 16 leaves no step in size 16"),
+        ({"size": 16, "command": ["cut"]}, "splitter: command and the key command need each other"),
+        ({"size": 16, "context": "all"}, "Input should be 'none', 'title' or 'late'"),
+    ],
+)
+def test_a_model_with_chunks_is_refused_by_the_workflow(chunks, message):
+    assert message in chunked(splitter="recursive", **chunks)
+
+
 def test_a_config_that_is_not_a_mapping_is_refused(tmp_path):
     (tmp_path / "c.yaml").write_text("- a")
     with pytest.raises(InputError, match=r"c\.yaml: found a list, expected a mapping of sections"):

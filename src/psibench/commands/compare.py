@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from psibench.commands.base import refuse_file, write_result
 from psibench.commands.gate import (
+    Gate,
     add_gates,
     check_gate_options,
     exit_code,
@@ -25,7 +26,7 @@ from psibench.commands.gate import (
     report,
     run_gate,
 )
-from psibench.commands.json_output import add_json, print_json
+from psibench.commands.json_output import add_json, messages_to_stderr, print_json
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
 from psibench.errors import InputError
@@ -39,6 +40,7 @@ from psibench.metrics.inference import IntArray
 from psibench.metrics.psi import mean_interval
 from psibench.metrics.query_scores import CLUSTER, document_numbers, unit_numbers
 from psibench.metrics.ranking import parse_metrics
+from psibench.metrics.sections import section_lines
 from psibench.report.comparison import (
     MEANS_NOTE,
     PROFILES_NOTE,
@@ -89,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
     scores = {one.evaluated.model: one.evaluated.scores for one in systems}
     names, first = list(scores), systems[0].evaluated.scores
     units, documents = unit_numbers(first), document_numbers(first)
+    with messages_to_stderr(args.json):
+        print("".join(f"{line}\n" for line in section_lines(first)), end="")
     metrics = _metrics(args.metrics, list(scores.values()))
     default = next((one.scheme for one in systems if one.scheme), None)
     labels = next((one.labels for one in systems if one.labels), RowLabels("custom", "und", "und"))
@@ -129,20 +133,28 @@ def run(args: argparse.Namespace) -> int:
         )
         write_text(page, args.out / f"{FILE_STEM}.html")
     gate = run_gate(args, scores, schemes[0], metrics[0])
-    if args.json:
-        found = tables.buckets.filter(evidence="all").select(BUCKET_COLUMNS)
-        about_gate = None if gate is None else gate_record(gate)
-        print_json("compare", {"comparisons": compared, "buckets": found, "gate": about_gate})
-    elif gate is not None:
-        print("\n".join(gate_lines(gate)))
-    if args.out is not None and not args.json:
-        print(f"\nWritten to {args.out}")
+    _print_end(args, compared, tables.buckets.filter(evidence="all"), gate)
     if gate is None:
         return 0
     if args.junit is not None:
         write_text(junit_text(gate, args.if_unclear), args.junit)
     report(gate)
     return exit_code(gate, args.if_unclear)
+
+
+def _print_end(
+    args: argparse.Namespace, compared: pl.DataFrame, buckets: pl.DataFrame, gate: Gate | None
+) -> None:
+    """Print the gate and where the files are, or all results as JSON."""
+    if args.json:
+        record = None if gate is None else gate_record(gate)
+        found = buckets.select(BUCKET_COLUMNS)
+        print_json("compare", {"comparisons": compared, "buckets": found, "gate": record})
+        return
+    if gate is not None:
+        print("\n".join(gate_lines(gate)))
+    if args.out is not None:
+        print(f"\nWritten to {args.out}")
 
 
 def _adjusted(

@@ -41,14 +41,19 @@ from psibench.metrics.buckets import (
     refuse_odd_edges,
 )
 from psibench.metrics.chunks import (
+    LENGTH_METRICS,
     SPAN_KINDS,
     SPAN_METRICS,
+    TOKEN_METRIC,
+    default_metrics,
     document_metrics,
     score_queries,
+    short_lists,
 )
 from psibench.metrics.labels import corrected_scores, human_qrels, label_agreement, sampling_doubt
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics, ranking_metrics
+from psibench.metrics.sections import section_lines, with_sections
 from psibench.publish.control import BUILTIN
 from psibench.report.psi_text import format_labels, print_glance, span_lines
 from psibench.report.summary import summaries
@@ -115,7 +120,8 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         labels = _correct(scored, grades, qrels, schemes, origin, args)
     if not args.json:
         print_glance(tables.psi, csv)
-        for line in span_lines(tables.buckets, tables.psi):
+        sections = section_lines(next(iter(evaluated.values())).scores)
+        for line in (*sections, *span_lines(tables.buckets, tables.psi)):
             print(line)
         if labels is not None:
             metric = document_metrics(args.metrics)[0]
@@ -230,17 +236,16 @@ def _evaluate(
 
 def _common_metrics(evaluated: Iterable[Evaluated]) -> list[str]:
     """Return the default metrics that all runs have; print a note if only some have chunks."""
-    has_chunks = {one.model: SPAN_METRICS[0] in one.scores.columns for one in evaluated}
-    if all(has_chunks.values()):
-        return [*HEADLINE_METRICS, *SPAN_METRICS]
-    if any(has_chunks.values()):
-        others = ", ".join(name for name, chunked in has_chunks.items() if not chunked)
+    columns = {one.model: set(one.scores.columns) for one in evaluated}
+    others = ", ".join(name for name, found in columns.items() if SPAN_METRICS[0] not in found)
+    if others and any(SPAN_METRICS[0] in found for found in columns.values()):
         print(
-            f"no chunks in {others}: span metrics are not reported; add {SPAN_METRICS[1]} to "
+            f"no chunks in {others}: span metrics are not reported; add {SPAN_METRICS[0]} to "
             "--metrics to count each document as one chunk",
             file=sys.stderr,
         )
-    return list(HEADLINE_METRICS)
+    possible = (TOKEN_METRIC, *SPAN_METRICS, *LENGTH_METRICS, *HEADLINE_METRICS)
+    return [name for name in possible if all(name in found for found in columns.values())]
 
 
 def _check_options(args: argparse.Namespace) -> list[int | None] | None:
@@ -378,7 +383,7 @@ def _score_file(
                 f"{source} is a run of chunks; --max-tokens applies only to runs of whole documents"
             )
         if not args.metrics and any(queries[name].count() for name in BY_SPAN):
-            metrics = [*HEADLINE_METRICS, *SPAN_METRICS]
+            metrics = default_metrics(ranked.chunks)
     scores = score_queries(
         ranked.run,
         ranked.chunks,
@@ -391,8 +396,15 @@ def _score_file(
     )
     for warning in ranked.warnings:
         print(f"warning: {source}: {warning}", file=sys.stderr)
+    n_short, budget = (0, 0) if ranked.chunks is None else short_lists(ranked.chunks, metrics)
+    if n_short:
+        print(
+            f"warning: {source}: the chunks of {n_short} queries have fewer than {budget} tokens "
+            "in all, so other runs may hand on more; give more chunks per query",
+            file=sys.stderr,
+        )
     scores = scores.update(queries.select("domain", query_id="_id"), on="query_id")
-    return scores, ranked.run
+    return with_sections(scores, queries), ranked.run
 
 
 def _provenance(

@@ -14,7 +14,7 @@ from psibench.errors import InputError
 from psibench.formats.beir import NEEDED, read_texts
 from psibench.formats.checks import IdenticalIds
 from psibench.formats.runs import RUN_FORMATS
-from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS
+from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS, TOKEN_METRIC
 from psibench.metrics.query_scores import evidence_documents, name_some
 from psibench.metrics.ranking import HEADLINE_METRICS, METRICS
 from psibench.publish.control import BUILTIN
@@ -122,8 +122,9 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         nargs="+",
         metavar="METRIC",
         help=f"{', '.join(f'{kind}@K' for kind in METRICS)}; for evidence in the first K chunks "
-        f"{', '.join(f'{kind}@K' for kind in SPAN_KINDS)} (default: {' '.join(HEADLINE_METRICS)}; "
-        f"for runs of chunks also {' '.join(SPAN_METRICS)})",
+        f"{', '.join(f'{kind}@K' for kind in SPAN_KINDS)}, or @Ntokens for the first N tokens "
+        f"(default: {' '.join(HEADLINE_METRICS)}; for runs of chunks first "
+        f"{' '.join(SPAN_METRICS)}, and {TOKEN_METRIC} if the run has tokens)",
     )
     group.add_argument(
         "--length-buckets",

@@ -6,6 +6,7 @@ from pydantic import Field, model_serializer, model_validator
 from pydantic.functional_serializers import SerializerFunctionWrapHandler
 
 from psibench.config.model_base import (
+    Chunks,
     Dtype,
     EncoderModel,
     LateChunking,
@@ -51,6 +52,9 @@ class SentenceTransformerModel(EncoderModel):
     late_chunking: LateChunking | None = None
     """Read a document up to max_tokens as a whole, then pool each chunk of tokens by the mean. Only
     for checkpoints with mean pooling."""
+    chunks: Chunks | None = None
+    """Cut documents into chunks, which are ranked, and folded to documents by their best chunk. For
+    `psibench chunks`; `psibench run` refuses a model with chunks."""
     positions: Literal["none"] | None = None
     """none: no rotary embedding (AntNLP/TinyLlama-NoPE-1.1B, whose config.json does not declare
     it). Null: the positions that config.json declares."""
@@ -60,7 +64,7 @@ class SentenceTransformerModel(EncoderModel):
     @model_serializer(mode="wrap")
     def _without_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out newer keys that are null, so that older results stay valid."""
-        later = {"late_chunking", "positions", "dimensions"}
+        later = {"late_chunking", "chunks", "positions", "dimensions"}
         return {k: v for k, v in dump(self).items() if v is not None or k not in later}
 
     @model_validator(mode="after")
@@ -74,17 +78,27 @@ class SentenceTransformerModel(EncoderModel):
             pieces: Windows | LateChunking | None = getattr(self, key)
             if pieces and pieces.tokens > self.max_tokens:
                 raise ValueError(f"{key}.tokens {pieces.tokens} > max_tokens {self.max_tokens}")
-        if self.late_chunking and self.pooling not in ("checkpoint", "mean"):
-            raise ValueError(
-                f"late_chunking takes the mean over a chunk's tokens, pooling is {self.pooling!r}; "
-                "allowed with it: checkpoint, mean"
-            )
-        if self.late_chunking and self.architecture == "nv-embed":
-            raise ValueError("late_chunking and architecture: nv-embed exclude each other")
         if self.positions and self.architecture != "auto":
             raise ValueError(
                 f"positions: none is for architecture: auto, and it is {self.architecture!r}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _chunks_fit(self) -> "SentenceTransformerModel":
+        if self.chunks and (self.windows or self.late_chunking):
+            raise ValueError("chunks excludes windows and late_chunking")
+        late = "chunks.context: late" if self.chunks and self.chunks.context == "late" else ""
+        late = late or ("late_chunking" if self.late_chunking else "")
+        if late and self.pooling not in ("checkpoint", "mean"):
+            raise ValueError(
+                f"{late} takes the mean over a chunk's tokens, pooling is {self.pooling!r}; "
+                "allowed with it: checkpoint, mean"
+            )
+        if late and self.scoring == "maxsim":
+            raise ValueError(f"{late} and scoring: maxsim exclude each other")
+        if late and self.architecture == "nv-embed":
+            raise ValueError(f"{late} and architecture: nv-embed exclude each other")
         return self
 
     @property

@@ -69,6 +69,62 @@ class LateChunking(Overlapping):
     """Chunks of a text that the model reads as a whole; the best counts (Guenther et al. 2024)."""
 
 
+Splitter = Literal["recursive", "sentence", "tokens", "characters", "markdown", "command"]
+ChunkContext = Literal["none", "title", "late"]
+
+
+class Chunks(Section):
+    """Chunks into which documents are cut; the run has a row per chunk, with its characters."""
+
+    splitter: Splitter
+    """recursive: between paragraphs if that suffices, else lines, else words, as LangChain's
+    RecursiveCharacterTextSplitter; markdown: the same, but first at headings, code blocks and
+    rules; sentence: whole sentences; tokens, characters: windows; command: a program cuts."""
+    size: int | None = Field(default=None, ge=1)
+    """Most units of a chunk; every splitter but `command` needs it."""
+    overlap: int = Field(default=0, ge=0)
+    """Units that a chunk repeats of the one before it, at most."""
+    unit: Literal["tokens", "characters"] = "tokens"
+    """Unit of size and overlap; tokens are those of the model's tokenizer. The splitters tokens and
+    characters have their own."""
+    context: ChunkContext = "none"
+    """What the model reads with a chunk. title: the document's title in front of it (the field
+    `title`, else a heading in the first line); late: late chunking (Guenther et al. 2024): the
+    model reads the whole document, and a chunk's vector is the mean of its token vectors. Documents
+    beyond max_tokens are then read in overlapping windows of whole chunks. late needs a checkpoint
+    with mean pooling."""
+    command: list[str] = Field(default_factory=list)
+    """Program and arguments of `splitter: command`. It reads a line {"_id": ..., "text": ...} for
+    each document from its standard input, and writes a line {"_id": ..., "start": ..., "end": ...}
+    for each chunk, in characters, end exclusive; with "text", psibench checks that the characters
+    are this text."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Chunks":
+        by_command = self.splitter == "command"
+        if by_command != bool(self.command):
+            raise ValueError("splitter: command and the key command need each other")
+        if by_command and (self.size is not None or self.overlap):
+            raise ValueError("size and overlap are for other splitters than command")
+        if not by_command and self.size is None:
+            raise ValueError(f"splitter {self.splitter} needs size")
+        if self.size is not None and self.overlap >= self.size:
+            raise ValueError(f"overlap {self.overlap} leaves no step in size {self.size}")
+        return self
+
+    @property
+    def measure(self) -> Literal["tokens", "characters"]:
+        """Unit of size and overlap."""
+        if self.splitter == "tokens" or self.splitter == "characters":
+            return self.splitter
+        return self.unit
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        usual: dict[str, Any] = {"size": None, "unit": "tokens", "command": []}
+        return {k: v for k, v in dump(self).items() if k not in usual or v != usual[k]}
+
+
 class EncoderModel(ModelBase):
     """Keys of every model that encodes texts as vectors."""
 

@@ -15,6 +15,7 @@ from psibench.config.encoders import (
     StaticModel,
 )
 from psibench.config.model_base import (
+    Chunks,
     EncoderModel,
     LateChunking,
     ModelBase,
@@ -23,6 +24,7 @@ from psibench.config.model_base import (
 
 __all__ = [
     "Bm25Model",
+    "Chunks",
     "ColbertModel",
     "EmbeddingApiModel",
     "EncoderModel",

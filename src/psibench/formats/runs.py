@@ -34,8 +34,14 @@ from psibench.formats.tabular import (
     stem,
 )
 from psibench.lines import read_json
-from psibench.metrics.chunks import CHUNK_COLUMNS, rank_run, refuse_beyond, refuse_invalid_chunks
+from psibench.metrics.chunks import rank_run
 from psibench.reading import identifier, shown
+from psibench.tables.chunks import (
+    CHUNK_COLUMNS,
+    CHUNK_ID,
+    refuse_beyond,
+    refuse_invalid_chunks,
+)
 from psibench.tables.ranking import place_in_query, without_identical_ids
 
 RUN_COLUMNS: dict[str, tuple[str, ...]] = {
@@ -68,7 +74,8 @@ class RunFile:
     """Scores as read, not yet ranked, and the name of the model.
 
     `frame` : (n_pairs, 3) query_id, doc_id (String), score (numeric), in file order; for a run of
-    chunks (n_pairs, 6), also with chunk_id (String), start and end (Int64). `ranks` : (n_pairs,)
+    chunks (n_pairs, 6), also with chunk_id (String), start and end (Int64), and tokens (Int64) if
+    the rows have them. `ranks` : (n_pairs,)
     Int64, the file's ranks, null if not a number; None if the file has no ranks. Documents are
     ranked by their scores, see `doubts`.
     """
@@ -114,7 +121,7 @@ def read_run(
             path,
             chosen,
             RUN_COLUMNS,
-            optional=("rank",) if chosen in HEADERLESS else ("rank", "start", "end"),
+            optional=("rank",) if chosen in HEADERLESS else ("rank", "start", "end", "tokens"),
             headerless=HEADERLESS,
             hint=CHUNKS_HINT,
         )
@@ -165,13 +172,26 @@ def _of_chunks(frame: pl.DataFrame, source: str, *, whole_documents: bool = Fals
         return frame.select(list(RUN_COLUMNS))
     if len(given) < 2:
         raise InputError(f"{source}: only {given[0]}; a chunk needs start and end, in characters")
+    given += ["tokens"] if "tokens" in frame.columns else []
     ends = frame.select(*RUN_COLUMNS, pl.col(given).cast(pl.Float64, strict=False))
-    is_chunk = pl.any_horizontal(pl.col(given).is_not_null())
+    _refuse_odd_tokens(ends, source)
+    is_chunk = pl.any_horizontal(pl.col("start", "end").is_not_null())
     refuse_invalid_chunks(ends.filter(is_chunk) if whole_documents else ends, source=source)
-    chunk_id = pl.format("{} [{}, {})", *CHUNK_COLUMNS)
     return ends.cast(dict.fromkeys(given, pl.Int64)).with_columns(
-        chunk_id=pl.coalesce(chunk_id, "doc_id")
+        chunk_id=pl.coalesce(CHUNK_ID, "doc_id")
     )
+
+
+def _refuse_odd_tokens(chunks: pl.DataFrame, source: str) -> None:
+    if "tokens" not in chunks.columns:
+        return
+    tokens = pl.col("tokens")
+    odd = chunks.filter((tokens < 0) | (tokens != tokens.round()) | ~tokens.is_finite())
+    if not odd.is_empty():
+        raise InputError(
+            f"{source}: a chunk of document {odd['doc_id'][0]!r} has {odd['tokens'][0]:g} tokens "
+            f"({odd.height} such rows); allowed: whole numbers, 0 or more"
+        )
 
 
 def _refuse_scores(frame: pl.DataFrame, path: Path) -> None:

@@ -172,7 +172,9 @@ def _dense_model(model: str, entry: Model) -> DenseModel:
         return entry
     problem = f"is {entry.kind}"
     if isinstance(entry, SentenceTransformerModel):
-        pieces = [key for key in ("windows", "late_chunking") if getattr(entry, key) is not None]
+        pieces = [
+            key for key in ("windows", "late_chunking", "chunks") if getattr(entry, key) is not None
+        ]
         if entry.scoring == "cosine" and not pieces:
             return entry
         problem = f"has {pieces[0]}" if pieces else "has scoring: maxsim"

@@ -2,24 +2,35 @@
 
 A chunk is the characters [start, end) of a document. The metrics use the evidence *span*, never a
 chunk's id, so the labels are the same for any chunking. Let E be the characters of a query's
-evidence, and C the characters of its first k chunks from the document with the evidence:
+evidence, C the characters of its first k chunks from the document with the evidence, and L the sum
+of the lengths of its first k chunks, whatever their document:
 
-    span-recall@k    |E and C| / |E|
-    span-whole@k     1 if C holds all of E
-    span-in-chunk@k  1 if each evidence span is inside one of these chunks
+    span-recall@k     |E and C| / |E|
+    span-whole@k      1 if C holds all of E
+    span-in-chunk@k   1 if each evidence span is inside one of these chunks
+    span-precision@k  |E and C| / L
+    span-iou@k        |E and C| / (L + |E| - |E and C|)
 
-The first is the recall of Smith and Troynikov, "Evaluating Chunking Strategies for Retrieval",
-2024, for characters instead of tokens. Chunkers may strip white space, so a gap of up to `GAP`
-characters between two parts of a span in C, or at the end of a span (not its start), counts as
-included.
+Recall, precision and IoU are those of Smith and Troynikov, "Evaluating Chunking Strategies for
+Retrieval", 2024, with characters instead of tokens; overlapping chunks count twice in L, as there.
+Chunkers may strip white space, so a gap of up to `GAP` characters between two parts of a span in C,
+or at the end of a span (not its start), counts as included.
+
+``@Ntokens`` instead of ``@k``: the chunks are handed on in their order until they have N tokens,
+so that settings with chunks of any size hand on equally much. The chunk that crosses N counts with
+the share of its tokens that fit: a metric is its value with this chunk times the share, and
+without it times the rest. Cutting the chunk there would favour evidence at the beginning of chunks.
+Every chunk counts its tokens, so that overlapping chunks count them twice.
+
+Chunks with equal scores have no order: each metric is the mean over all their orders.
 
 A document has the score of its best chunk (MaxP: Dai and Callan, SIGIR 2019, arXiv:1905.09217). In
 a run of documents each document is one chunk.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
-from math import comb
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations, permutations
+from math import comb, factorial
 from typing import Any
 from zlib import crc32
 
@@ -28,59 +39,45 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
-from psibench.metrics.ranking import parse_metrics
+from psibench.metrics.ranking import HEADLINE_METRICS, RankingMetric, parse_metrics
+from psibench.tables.chunks import CHUNK_COLUMNS
 from psibench.tables.ranking import rank_documents, with_ties
-from psibench.text.lengths import MOST_TEXT_CHARS
 
-SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk")
+SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk", "span-precision", "span-iou")
+OF_LENGTHS = ("span-precision", "span-iou")
+"""Kinds that need the length of every chunk."""
 SPAN_METRICS = (
-    *(f"span-recall@{k}" for k in (1, 5, 10)),
+    *(f"span-recall@{k}" for k in (5, 1, 10)),
     "span-whole@10",
     "span-in-chunk@10",
 )
-"""Default metrics of a run of chunks, in addition to `HEADLINE_METRICS`."""
-CHUNK_COLUMNS = ("doc_id", "start", "end")
+"""Default metrics of a run of chunks, in front of `HEADLINE_METRICS`."""
+TOKEN_METRIC = "span-recall@1000tokens"
+"""First default metric if the run has a column `tokens`."""
+LENGTH_METRICS = ("span-precision@5", "span-iou@5")
+"""Further default metrics if each row has start and end."""
+LEADING_SPAN_METRICS = (TOKEN_METRIC, SPAN_METRICS[0])
+"""Metrics with which results of chunks begin, the first that they have."""
 GAP = 4
 """Characters, e.g. of an empty line, or of a line end with indentation."""
-MOST_TIED, DRAWS = 10, 1000
+MOST_TIED, MOST_ORDERED, DRAWS = 10, 5, 1000
 """Up to ``MOST_TIED`` tied chunks with evidence of a query, all sets of chunks are counted; with
-more chunks, ``DRAWS`` sets are drawn, with the query's id as seed."""
+more chunks, ``DRAWS`` sets are drawn, with the query's id as seed. For cut-offs in tokens, all
+orders of up to ``MOST_ORDERED`` tied chunks, else ``DRAWS`` orders."""
+
+
+def default_metrics(chunks: pl.DataFrame | None) -> list[str]:
+    """Return the default metrics of a ranked run of chunks, or of documents (None)."""
+    if chunks is None:
+        return list(HEADLINE_METRICS)
+    first = [TOKEN_METRIC] if "tokens" in chunks.columns else []
+    last = [] if chunks["start"].null_count() else LENGTH_METRICS
+    return [*first, *SPAN_METRICS, *last, *HEADLINE_METRICS]
 
 
 def document_metrics(metrics: Sequence[str]) -> list[str]:
     """Return the metrics of documents, without span metrics."""
     return [name for name in metrics if name.partition("@")[0] not in SPAN_KINDS]
-
-
-def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:
-    """Raise InputError unless chunks have 0 <= start < end, in whole numbers."""
-    start, end = pl.col("start"), pl.col("end")
-    sound = (start >= 0) & (start < end) & (end <= MOST_TEXT_CHARS)
-    sound &= (start == start.round()) & (end == end.round())
-    odd = chunks.filter(~(sound & pl.col("doc_id").is_not_null()).fill_null(value=False))
-    if not odd.is_empty():
-        doc_id, *ends = odd.select(CHUNK_COLUMNS).row(0)
-        first, last = (int(n) if n is not None and n % 1 == 0 else n for n in ends)
-        raise InputError(
-            f"{source}: a chunk of document {doc_id!r} has start {first} and end {last} "
-            f"({odd.height} such rows); allowed: whole numbers with 0 <= start < end, in "
-            "characters of the document, end exclusive"
-        )
-
-
-def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -> None:
-    """Raise InputError if chunks end beyond their document; ``lengths`` has doc_id and length."""
-    known = lengths.drop_nulls().group_by("doc_id").agg(pl.col("length").max())
-    beyond = chunks.join(known, on="doc_id").filter(pl.col("end") > pl.col("length"))
-    if not beyond.is_empty():
-        doc_id, start, end, length = (
-            beyond.sort(CHUNK_COLUMNS).select(*CHUNK_COLUMNS, "length").row(0)
-        )
-        raise InputError(
-            f"{source}: a chunk of document {doc_id!r} is [{start}, {end}), but the document has "
-            f"{length} characters ({beyond.height} such rows); start and end must be characters, "
-            "not bytes or tokens, of the same text as the queries' spans"
-        )
 
 
 def rank_run(
@@ -90,13 +87,15 @@ def rank_run(
 
     Parameters
     ----------
-    scores : (n_pairs, >=3) frame with query_id, doc_id and score; for chunks also chunk_id, start
-        and end. Then top_k counts chunks, and chunks tied with the last one are kept.
+    scores : (n_pairs, >=3) frame with query_id, doc_id and score; for chunks also chunk_id, start,
+        end, and tokens if known. Then top_k counts chunks, and chunks tied with the last one are
+        kept.
     top_k, source : as in `rank_documents`.
 
     Returns
     -------
-    Frames in the columns of the run table; the run of chunks also has chunk_id, start and end.
+    Frames in the columns of the run table; the run of chunks also has chunk_id, start and end,
+    and tokens if given.
     """
     if "chunk_id" not in scores.columns:
         return rank_documents(scores, top_k, source=source), None
@@ -105,7 +104,8 @@ def rank_run(
     if top_k is not None:
         ranked = with_ties(ranked).filter(pl.col("tied_from") <= top_k)
         ranked = ranked.drop("tied_from", "tied_to")
-    places = scores.select("chunk_id", *CHUNK_COLUMNS).unique("chunk_id")
+    of_chunk = ["tokens"] if "tokens" in scores.columns else []
+    places = scores.select("chunk_id", *CHUNK_COLUMNS, *of_chunk).unique("chunk_id")
     chunks = ranked.join(places, on="chunk_id", how="left", maintain_order="left")
     best = chunks.group_by("query_id", "doc_id").agg(pl.col("score").max())
     return rank_documents(best, source=source), chunks
@@ -142,14 +142,19 @@ def span_metrics(
 
     Parameters
     ----------
-    chunks : a ranked run with query_id, rank, doc_id, start, end; without start and end, each
-        document is one chunk.
+    chunks : a ranked run with query_id, rank, score, doc_id, start, end, and tokens for cut-offs in
+        tokens; without start and end, each document is one chunk.
     queries, qrels : columns of these tables; a span counts up to the end of its document.
     metrics : names; metrics of documents are ignored.
 
     Returns
     -------
     (n_queries with a span, 1 + n_metrics) frame: query_id, then Float64 in [0, 1].
+
+    Raises
+    ------
+    InputError
+        If no query has a span, or the run lacks columns that a metric needs.
     """
     length, span = pl.col("pos_char_length").cast(pl.Int64), pl.col("span")
     columns: dict[str, Any] = {"query_id": "_id", "length": length}
@@ -170,13 +175,14 @@ def span_metrics(
             f"{', '.join(metrics)}: none of the {queries.height} queries has an evidence span; "
             "name metrics of documents, e.g. ndcg@10"
         )
-    if "start" not in chunks.columns:
-        chunks = chunks.with_columns(start=pl.lit(None, pl.Int64), end=pl.lit(None, pl.Int64))
     wanted = [one for one in parse_metrics(metrics, also=SPAN_KINDS) if one.kind in SPAN_KINDS]
+    chunks = with_ties(_with_lengths(chunks, wanted))
+    if not any(one.unit for one in wanted):
+        chunks = chunks.filter(pl.col("tied_from") <= max(one.k for one in wanted))
     held = (
         spans.join(evidence_documents(queries, qrels), on="query_id")
         .join(
-            with_ties(chunks).filter(pl.col("tied_from") <= max(one.k for one in wanted)),
+            chunks,
             left_on=["query_id", "document_id"],
             right_on=["query_id", "doc_id"],
         )
@@ -193,15 +199,20 @@ def span_metrics(
     low, high, order = pl.col("low"), pl.col("high"), ["span_index", "case"]
     reached = high.cum_max().shift(1).over(order)
     size, found = pl.col("last") - pl.col("first"), pl.col("found").fill_null(0)
+    handed_on = pl.col("chars").first()
     kinds = {
         "span-recall": found.sum() / size.sum(),
         "span-whole": (found == size).all().cast(pl.Float64),
         "span-in-chunk": pl.col("is_inside").fill_null(value=False).all().cast(pl.Float64),
+        "span-precision": pl.when(handed_on > 0).then(found.sum() / handed_on).otherwise(0.0),
+        "span-iou": found.sum() / (handed_on + size.sum() - found.sum()),
     }
     scored = spans.select("query_id").unique(maintain_order=True)
-    for k in {one.k for one in wanted}:
-        cases, members = _cases(held, spans, k)
-        first = held.filter(pl.col("tied_to") <= k).join(cases, on="query_id")
+    for k, unit in {(one.k, one.unit): None for one in wanted}:
+        ordered = _by_tokens(chunks, k) if unit else _by_rank(chunks, k)
+        cases, members = _cases(ordered, held, spans)
+        inside = ordered.filter("is_inside").select("query_id", "rank")
+        first = held.join(inside, on=["query_id", "rank"]).join(cases, on="query_id")
         tied = held.join(members, on=["query_id", "rank"])
         of_spans = (
             pl.concat([first.select(tied.columns), tied])
@@ -211,7 +222,7 @@ def span_metrics(
             .group_by(order)
             .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
         )
-        at_k = {one.name: kinds[one.kind] for one in wanted if one.k == k}
+        at_k = {one.name: kinds[one.kind] for one in wanted if (one.k, one.unit) == (k, unit)}
         values = (
             spans.join(cases, on="query_id")
             .join(of_spans, on=order, how="left")
@@ -225,40 +236,174 @@ def span_metrics(
     return scored
 
 
-def _cases(held: pl.DataFrame, spans: pl.DataFrame, k: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the possible cases of ties at rank k, and the tied chunks in each case.
+def short_lists(chunks: pl.DataFrame, metrics: Sequence[str]) -> tuple[int, int]:
+    """Return how many queries have fewer tokens in the run than a metric counts, and the metric's.
 
-    The first frame has query_id, case, and the case's share of all orders (1 without ties); the
-    second has query_id, case, and the rank of each chunk.
+    The run's columns are as in `span_metrics`; (0, 0) without a cut-off in tokens.
     """
+    budgets = [one.k for one in parse_metrics(metrics, also=SPAN_KINDS) if one.unit]
+    if not budgets or "tokens" not in chunks.columns:
+        return 0, 0
+    sums = chunks.group_by("query_id").agg(pl.col("tokens").sum())
+    return sums.filter(pl.col("tokens") < max(budgets)).height, max(budgets)
+
+
+def _with_lengths(chunks: pl.DataFrame, wanted: Sequence[RankingMetric]) -> pl.DataFrame:
+    """Add missing columns of a run; raise InputError if a metric needs them."""
+    of_lengths = [one.name for one in wanted if one.kind in OF_LENGTHS]
+    if of_lengths and ("start" not in chunks.columns or chunks["start"].null_count()):
+        raise InputError(
+            f"{', '.join(of_lengths)}: for runs of chunks, in which each row has doc_id, start and "
+            "end; some rows here are whole documents"
+        )
+    if "start" not in chunks.columns:
+        chunks = chunks.with_columns(start=pl.lit(None, pl.Int64), end=pl.lit(None, pl.Int64))
+    of_tokens = [one.name for one in wanted if one.unit]
+    if of_tokens and ("tokens" not in chunks.columns or chunks["tokens"].null_count()):
+        raise InputError(
+            f"{', '.join(of_tokens)}: the run does not have the tokens of every chunk; add a "
+            "column `tokens`, counted by the same tokenizer for all runs, or use a metric that "
+            f"counts chunks, e.g. {wanted[0].kind}@5"
+        )
+    return chunks.with_columns(chars=(pl.col("end") - pl.col("start")).fill_null(0))
+
+
+def _by_rank(chunks: pl.DataFrame, k: int) -> pl.DataFrame:
+    """Mark the chunks of the first k ranks, and the tied chunks at rank k.
+
+    Adds ``is_inside``, ``is_open``, and ``room``: how many of the open chunks are handed on.
+    """
+    return chunks.with_columns(
+        is_inside=pl.col("tied_to") <= k,
+        is_open=(pl.col("tied_from") <= k) & (pl.col("tied_to") > k),
+        room=(k + 1 - pl.col("tied_from")).cast(pl.Int64),
+        cost=pl.lit(None, pl.Int64),
+    )
+
+
+def _by_tokens(chunks: pl.DataFrame, budget: int) -> pl.DataFrame:
+    """Mark the chunks within a number of tokens, and the tied chunks at its end.
+
+    Columns as in `_by_rank`; ``room`` are the tokens left for the open chunks, ``cost`` the tokens
+    of a chunk.
+    """
+    cost, block = pl.col("cost"), ["query_id", "tied_from"]
+    counted = chunks.sort("query_id", "rank").with_columns(cost=pl.col("tokens").cast(pl.Int64))
+    counted = counted.with_columns(before=cost.cum_sum().over("query_id") - cost)
+    counted = counted.with_columns(
+        before=pl.col("before").min().over(block), within=cost.sum().over(block)
+    )
+    before, within = pl.col("before"), pl.col("within")
+    return counted.with_columns(
+        is_inside=before + within <= budget,
+        is_open=(before <= budget) & (before + within > budget),
+        room=budget - before,
+    )
+
+
+def _cases(
+    ordered: pl.DataFrame, held: pl.DataFrame, spans: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the possible cases at the cut-off, and the open chunks in each case.
+
+    The first frame has query_id, case, the case's share of all orders (1 without open chunks that
+    hold evidence), and chars, the length of all chunks handed on. The second has query_id, case,
+    and the rank of each open chunk in it.
+    """
+    inside = ordered.group_by("query_id").agg(
+        inside_chars=pl.col("chars").filter(pl.col("is_inside")).sum()
+    )
+    blocks = (
+        ordered.filter("is_open")
+        .group_by("query_id", maintain_order=True)
+        .agg("rank", "chars", "cost", pl.col("room").first())
+        .join(inside, on="query_id")
+    )
+    known = held.group_by("query_id").agg(held=pl.col("rank").unique())
     cases, members = [], []
-    is_open = (pl.col("tied_from") <= k) & (pl.col("tied_to") > k)
-    open_queries = held.filter(is_open).group_by("query_id", "tied_from", "tied_to")
-    for query_id, start, end, ranks in open_queries.agg(pl.col("rank").unique().sort()).iter_rows():
-        sets = _sets(ranks, n_tied=end - start + 1, n_taken=k - start + 1, seed=query_id)
-        for case, (share, taken) in enumerate(sets):
-            cases.append((query_id, case, share))
-            members += [(query_id, case, rank) for rank in taken]
-    schema = {"query_id": pl.String, "case": pl.Int32}
-    made = pl.DataFrame(cases, schema=schema | {"share": pl.Float64}, orient="row")
+    for query_id, ranks, chars, cost, room, before, of_query in blocks.join(
+        known, on="query_id", how="left", maintain_order="left"
+    ).iter_rows():
+        holding = [i for i, rank in enumerate(ranks) if rank in set(of_query or ())]
+        if cost[0] is None:
+            sets = _sets(holding, chars, n_taken=room, seed=query_id)
+        else:
+            sets = _orders(holding, chars, cost, budget=room, seed=query_id)
+        for case, (share, taken, length) in enumerate(sets):
+            cases.append((query_id, case, share, before + length))
+            members += [(query_id, case, ranks[i]) for i in taken]
+    schema: dict[str, Any] = {"query_id": pl.String, "case": pl.Int32}
+    further = {"share": pl.Float64, "chars": pl.Float64}
+    made = pl.DataFrame(cases, schema=schema | further, orient="row")
     closed = spans.select("query_id").unique().join(made, on="query_id", how="anti")
-    closed = closed.with_columns(case=pl.lit(0, pl.Int32), share=pl.lit(1.0))
-    ranks = pl.DataFrame(members, schema=schema | {"rank": pl.Int32}, orient="row")
-    return pl.concat([made, closed]), ranks
+    closed = closed.join(inside, on="query_id", how="left").select(
+        "query_id",
+        case=pl.lit(0, pl.Int32),
+        share=pl.lit(1.0),
+        chars=pl.col("inside_chars").fill_null(0).cast(pl.Float64),
+    )
+    table = pl.DataFrame(members, schema=schema | {"rank": pl.Int32}, orient="row")
+    return pl.concat([made, closed]), table
+
+
+Case = tuple[float, tuple[int, ...], float]
+"""Share of all orders, the open chunks with evidence in it, and the characters handed on."""
 
 
 def _sets(
-    ranks: Sequence[int], *, n_tied: int, n_taken: int, seed: str
-) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """Yield the possible sets of tied chunks in the first ranks, with their share of all orders."""
-    n_others = n_tied - len(ranks)
-    if len(ranks) > MOST_TIED:
+    holding: Sequence[int], chars: Sequence[int], *, n_taken: int, seed: str
+) -> Iterator[Case]:
+    """Yield the possible sets of ``n_taken`` tied chunks.
+
+    Chunks without evidence count with their mean length.
+    """
+    n_tied, n_others = len(chars), len(chars) - len(holding)
+    others = (sum(chars) - sum(chars[i] for i in holding)) / max(1, n_others)
+
+    def length(taken: Sequence[int]) -> float:
+        return sum(chars[i] for i in taken) + (n_taken - len(taken)) * others
+
+    if len(holding) > MOST_TIED:
         draw = np.random.default_rng(crc32(seed.encode()))
         for _ in range(DRAWS):
             drawn = draw.choice(n_tied, n_taken, replace=False)
-            yield 1 / DRAWS, tuple(ranks[i] for i in sorted(drawn) if i < len(ranks))
+            taken = tuple(holding[i] for i in sorted(drawn) if i < len(holding))
+            yield 1 / DRAWS, taken, length(taken)
         return
-    for size in range(max(0, n_taken - n_others), min(len(ranks), n_taken) + 1):
+    for size in range(max(0, n_taken - n_others), min(len(holding), n_taken) + 1):
         share = comb(n_others, n_taken - size) / comb(n_tied, n_taken)
-        for taken in combinations(ranks, size):
-            yield share, taken
+        for taken in combinations(holding, size):
+            yield share, taken, length(taken)
+
+
+def _orders(
+    holding: Sequence[int],
+    chars: Sequence[int],
+    cost: Sequence[int],
+    *,
+    budget: int,
+    seed: str,
+) -> Iterator[Case]:
+    """Yield the cases of tied chunks that are handed on until they cost the budget.
+
+    Each order has two: with the chunk that crosses the budget, and without it.
+    """
+    n_tied, hold = len(chars), set(holding)
+    orders: Iterable[Sequence[int]] = permutations(range(n_tied))
+    n_orders = factorial(n_tied) if n_tied <= MOST_ORDERED else DRAWS
+    if n_tied > MOST_ORDERED:
+        draw = np.random.default_rng(crc32(seed.encode()))
+        orders = (draw.permutation(n_tied).tolist() for _ in range(DRAWS))
+    for order in orders:
+        left, length, taken = budget, 0.0, list[int]()
+        for last in order:
+            if cost[last] > left:
+                break
+            left -= cost[last]
+            length += chars[last]
+            taken += [last] if last in hold else []
+        part = left / cost[last]
+        length += part * chars[last]
+        if last in hold:
+            yield part / n_orders, (*taken, last), length
+        yield (1 - part * (last in hold)) / n_orders, tuple(taken), length

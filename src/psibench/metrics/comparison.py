@@ -171,6 +171,51 @@ def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
     return step_down(total / norm, (np.abs(f[:, one] - f[:, other]) / norm for f in flipped))
 
 
+def simultaneous_differences(
+    scores: FloatArray, units: IntArray, *, level: float
+) -> tuple[FloatArray, FloatArray]:
+    """Differences of all systems' means, with intervals that hold together for all pairs.
+
+    With A a unit's sum of scores and w its number of queries, the residual of a system with mean m
+    is ``R = A - m w``. A pair's difference has the standard error ``sqrt(sum (R - R')^2) / sum w``,
+    and the critical value is the ``level`` quantile of the largest ``|sum s (R - R')|`` over all
+    pairs, in standard errors, over random signs s of the units (single-step max-T; Westfall and
+    Young 1993). The chosen best system needs no further correction, because all pairs hold
+    together. The same data give the same signs.
+
+    Parameters
+    ----------
+    scores : float array of shape (n_systems, n_queries)
+    units : int array of shape (n_queries,)
+        The document, or other independent unit, of each query.
+
+    Returns
+    -------
+    difference, half : float64 arrays of shape (n_systems, n_systems)
+        ``difference[i, j]`` is the mean of i minus that of j, and its interval is this plus and
+        minus ``half[i, j]``; half is 0 for systems with equal residuals, and infinite with fewer
+        than `FEWEST_DOCUMENTS` units.
+    """
+    _, owner, sizes = renumbered(units)
+    n_units, n_queries = len(sizes), scores.shape[1]
+    means = scores.mean(axis=1)
+    difference: FloatArray = means[:, None] - means
+    if n_units < FEWEST_DOCUMENTS:
+        return difference, np.full(difference.shape, np.inf)
+    residuals = np.array([np.bincount(owner, weights=one) for one in scores])
+    residuals -= means[:, None] * sizes
+    gram = residuals @ residuals.T
+    norm = np.sqrt(np.maximum(np.diag(gram)[:, None] + np.diag(gram) - 2 * gram, 0.0))
+    norm[norm < SCORE_ROUNDING] = 0.0
+    one, other = np.nonzero(np.triu(norm))
+    if not len(one):
+        return difference, norm
+    flipped = (signs @ residuals.T for signs in sign_flips(n_units))
+    largest = [(np.abs(f[:, one] - f[:, other]) / norm[one, other]).max(axis=1) for f in flipped]
+    critical = float(np.quantile(np.concatenate(largest), level))
+    return difference, critical * np.sqrt(n_units / (n_units - 1)) * norm / n_queries
+
+
 def groups_without_difference(n: int, differ: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
     """Return the largest groups of n systems in which no two systems differ, sorted by members.
 

@@ -73,21 +73,31 @@ def query_scores(
     return joined.select(columns).sort("query_id")
 
 
+def has_sections(scores: pl.DataFrame) -> bool:
+    """Return whether the clusters of QUERY_SCORES rows are sections of documents, not groups."""
+    if CLUSTER not in scores.columns or not scores[CLUSTER].count():
+        return False
+    n_clusters = scores.group_by("domain", "document_id").agg(pl.col(CLUSTER).n_unique())
+    return bool((n_clusters[CLUSTER] > 1).any())
+
+
 def document_numbers(scores: pl.DataFrame) -> np.ndarray:
     """Return document numbers from 1 for QUERY_SCORES rows, int64 (n_queries,).
 
-    Equal ids in different domains are different documents.
+    Equal ids in different domains are different documents. Sections of few documents
+    (`psibench.metrics.sections`) take the place of documents.
     """
-    numbers = scores.select(pl.struct("domain", "document_id").rank("dense")).to_series()
+    unit = ("document_id", CLUSTER) if has_sections(scores) else ("document_id",)
+    numbers = scores.select(pl.struct("domain", *unit).rank("dense")).to_series()
     return numbers.to_numpy().astype(np.int64)
 
 
 def cluster_numbers(scores: pl.DataFrame) -> np.ndarray | None:
     """Return cluster numbers from 1 for QUERY_SCORES rows, int64 (n_queries,), or None.
 
-    A document without a cluster is a separate cluster.
+    A document without a cluster is a separate cluster. Sections of documents are no clusters.
     """
-    if CLUSTER not in scores.columns or not scores[CLUSTER].count():
+    if CLUSTER not in scores.columns or not scores[CLUSTER].count() or has_sections(scores):
         return None
     single = pl.when(pl.col(CLUSTER).is_null()).then("document_id")
     numbers = scores.select(pl.struct("domain", CLUSTER, single.alias("single")).rank("dense"))

@@ -76,6 +76,8 @@ METRICS: dict[str, Callable[[pl.DataFrame, pl.DataFrame, int, int], np.ndarray]]
 
 # --- Names of metrics
 
+TOKENS = "tokens"
+"""Unit of a cut-off in tokens."""
 MOST_RESULTS = 999_999
 """The largest cut-off, which is the length of the array of discounts."""
 METRIC_PATTERN = rf"({'|'.join(METRICS)})@[1-9][0-9]{{0,5}}"
@@ -95,15 +97,19 @@ HEADLINE_METRICS = ("ndcg@10", "recall@10", "mrr@10")
 
 @dataclass(frozen=True)
 class RankingMetric:
-    """A metric with its cut-off: ``kind`` is one of `METRICS`, ``k`` the number of documents."""
+    """A metric with its cut-off: ``kind`` is one of `METRICS`, ``k`` the number of documents.
+
+    Metrics of chunks count chunks, or tokens with the unit ``tokens``.
+    """
 
     kind: str
     k: int
+    unit: str = ""
 
     @property
     def name(self) -> str:
-        """The column name, e.g. ``ndcg@10``."""
-        return f"{self.kind}@{self.k}"
+        """The column name, e.g. ``ndcg@10`` or ``span-recall@1000tokens``."""
+        return f"{self.kind}@{self.k}{self.unit}"
 
 
 def parse_metric(name: str, *, also: Sequence[str] = ()) -> RankingMetric:
@@ -112,13 +118,16 @@ def parse_metric(name: str, *, also: Sequence[str] = ()) -> RankingMetric:
     ``also``: allowed kinds besides `METRICS`.
     """
     kind, _, cut_off = name.partition("@")
-    k = whole_number(cut_off, least=1, most=MOST_RESULTS)
+    unit = TOKENS if kind in also and cut_off.endswith(TOKENS) else ""
+    k = whole_number(cut_off.removesuffix(unit), least=1, most=MOST_RESULTS)
     if k is None or cut_off.startswith("0") or kind not in (*METRICS, *also):
         allowed = ", ".join(f"{kind}@K" for kind in (*METRICS, *also))
+        tokens = f", and {also[0]}@K{TOKENS} etc." if also else ""
         raise InputError(
-            f"unknown metric {shown(name)}; allowed: {allowed} with K from 1 to {MOST_RESULTS:,}"
+            f"unknown metric {shown(name)}; allowed: {allowed}{tokens} with K from 1 to "
+            f"{MOST_RESULTS:,}"
         )
-    return RankingMetric(kind, k)
+    return RankingMetric(kind, k, unit)
 
 
 def parse_metrics(names: Sequence[str], *, also: Sequence[str] = ()) -> tuple[RankingMetric, ...]:

@@ -213,6 +213,87 @@ def in_chunks(item: TokenizedText, chunks: LateChunking) -> TokenizedText:
     return replace(item, content=(members,))
 
 
+def token_offsets(tokenizer: Any, texts: Sequence[str], *, prompt: str = "") -> list[np.ndarray]:
+    """Return the (n_tokens, 2) starts and ends of each text's tokens, in characters of the text.
+
+    Texts are not cut. Special tokens and tokens of the prompt are left out, as in
+    `TokenizedText.content`.
+    """
+    found = []
+    for text in texts:
+        encoded = tokenizer(
+            prompt + text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        table = np.asarray(encoded["offset_mapping"], dtype=np.int64).reshape(-1, 2)
+        table = table[table[:, 1] > len(prompt)] - len(prompt)
+        found.append(np.maximum(table, 0))
+    return found
+
+
+def late_windows(
+    item: TokenizedText,
+    offsets: np.ndarray,
+    chunks: Sequence[tuple[int, int]],
+    *,
+    max_tokens: int,
+    pools_prompt: bool = True,
+) -> TokenizedText:
+    """Mark the tokens from which each chunk of a whole document is pooled.
+
+    A document of more than ``max_tokens`` tokens is read in windows. A window has as many whole
+    chunks as fit behind a quarter of its tokens, which are those in front of them (the macro chunks
+    of Guenther et al. 2024, algorithm 2, with cuts between chunks). A chunk with more tokens than a
+    window is cut. Tokens before the text (special tokens, the prompt) belong to the first chunk,
+    tokens after it to the last, so that a single chunk has the vector of the whole text.
+
+    Parameters
+    ----------
+    item
+        The document in one window.
+    offsets
+        (n_tokens, 2) characters of its tokens, without special tokens (`token_offsets`).
+    chunks
+        (start, end), characters of the document, ascending by start.
+    pools_prompt
+        Whether tokens before the text are pooled.
+
+    Returns
+    -------
+    TokenizedText with a row of ``content`` for each chunk, over all windows in order.
+    """
+    (window,), (content,) = item.windows, item.content
+    own = np.flatnonzero(content)
+    front, back = window[: own[0]], window[own[-1] + 1 :]
+    room = max_tokens - len(front) - len(back)
+    firsts = np.searchsorted(offsets[:, 0], [start for start, _ in chunks])
+    lasts = np.searchsorted(offsets[:, 0], [end for _, end in chunks])
+    lasts = np.maximum(lasts, firsts + 1)
+    windows, contents = [], []
+    at = 0
+    while at < len(chunks):
+        begin = int(firsts[at])
+        begin = 0 if len(own) <= room else max(0, begin - min(room // 4, room - 1))
+        begin = min(begin, max(0, len(own) - room))
+        # A long chunk takes the place of the tokens in front of it.
+        begin = max(begin, min(int(firsts[at]), int(lasts[at]) - room))
+        stop = min(begin + room, len(own))
+        past = at + 1
+        while past < len(chunks) and lasts[past] <= stop:
+            past += 1
+        members = np.zeros((past - at, len(front) + stop - begin + len(back)), dtype=bool)
+        for row, number in enumerate(range(at, past)):
+            low, high = (int(k) - begin + len(front) for k in (firsts[number], lasts[number]))
+            members[row, low : min(high, len(front) + stop - begin)] = True
+            if number == 0 and pools_prompt:
+                members[row, : len(front)] = True
+            if number == len(chunks) - 1:
+                members[row, len(front) + stop - begin :] = True
+        windows.append(np.concatenate([front, window[own[begin:stop]], back]))
+        contents.append(members)
+        at = past
+    return replace(item, windows=tuple(windows), content=tuple(contents))
+
+
 def padding_id(tokenizer: Any, network: Any) -> int:
     """Return the token that fills up the rows of a batch.
 

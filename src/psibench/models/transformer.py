@@ -23,9 +23,11 @@ from psibench.models.tokenizing import (
     append_tokens,
     head_and_tail,
     in_chunks,
+    late_windows,
     pad_windows,
     padding_id,
     pool_behind_prompt,
+    token_offsets,
     tokenize_texts,
     tokens_to_append,
 )
@@ -108,8 +110,31 @@ class TransformerEncoder:
             items = [pool_behind_prompt(item, n_prompt) for item in items]
         return items
 
+    def tokenize_late(
+        self, texts: Sequence[str], chunks: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[TokenizedText]:
+        """Tokenize whole documents, to pool the vectors of their chunks (late chunking).
+
+        ``chunks`` are each document's (start, end), in characters. See `late_windows`.
+
+        Raises InputError if the checkpoint does not pool by the mean.
+        """
+        refuse_other_pooling(self.model, self.entry.checkpoint, "context: late", "context: none")
+        whole = self._tokenized(texts, self.entry.prompt("document"), None)
+        offsets = token_offsets(self.model.tokenizer, texts, prompt=self.entry.prompt("document"))
+        return [
+            late_windows(
+                item,
+                own,
+                parts,
+                max_tokens=self.entry.max_tokens,
+                pools_prompt=not self.model.masks_prompt,
+            )
+            for item, own, parts in zip(whole, offsets, chunks, strict=True)
+        ]
+
     def _tokenized(
-        self, texts: Sequence[str], prompt: str, max_tokens: int, overlap: int | None = None
+        self, texts: Sequence[str], prompt: str, max_tokens: int | None, overlap: int | None = None
     ) -> list[TokenizedText]:
         items = tokenize_texts(
             self.model.tokenizer, texts, prompt=prompt, max_tokens=max_tokens, overlap=overlap
@@ -247,19 +272,27 @@ def load_transformer(
     """
     weights = weights_format(device, dtype)
     network = load_network(entry, folder, device=device, weights=weights)
-    if entry.late_chunking and network.pooling != ("mean",):
-        pooling = "+".join(network.pooling) or "another rule"
-        raise InputError(
-            f"checkpoint {entry.checkpoint!r}: late_chunking takes the mean over a chunk's tokens, "
-            f"but this checkpoint pools by {pooling}; remove `late_chunking` from the model's "
-            "entry, or use `windows`"
-        )
+    if entry.late_chunking:
+        refuse_other_pooling(network, entry.checkpoint, "late_chunking", "windows")
+    if entry.chunks and entry.chunks.context == "late":
+        refuse_other_pooling(network, entry.checkpoint, "chunks.context: late", "context: none")
     check_positions(network.transformer, entry.checkpoint, entry.max_tokens)
     appended = tokens_to_append(entry, network.tokenizer)
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     encoder = TransformerEncoder(entry, network, device, dtype, identity, appended)
     _check_dimensions(encoder)
     return replace(encoder, compiled=_compile(encoder))
+
+
+def refuse_other_pooling(network: Network, checkpoint: str, key: str, instead: str) -> None:
+    """Raise InputError for a checkpoint whose vectors are not the mean of its token vectors."""
+    if network.pooling != ("mean",):
+        pooling = "+".join(network.pooling) or "another rule"
+        raise InputError(
+            f"checkpoint {checkpoint!r}: {key} takes the mean over a chunk's tokens, but this "
+            f"checkpoint pools by {pooling}; remove `{key}` from the model's entry, or use "
+            f"`{instead}`"
+        )
 
 
 def load_tokens(entry: SentenceTransformerModel, folder: Path) -> TransformerEncoder:

@@ -133,6 +133,8 @@ def why_not(entry: ModelBase, probe: ProbeName | None = None) -> str | None:
         return "it makes one vector per window of a text; remove `windows` or set `pool: mean`"
     if getattr(entry, "late_chunking", None) is not None:
         return "it makes one vector per chunk of a text; remove `late_chunking`"
+    if getattr(entry, "chunks", None) is not None:
+        return "it makes one vector per chunk of a text; remove `chunks`"
     if probe == "saliency" and (windows or not isinstance(entry, SentenceTransformerModel)):
         return NO_GRADIENTS
     return None

@@ -159,9 +159,10 @@ def evaluate(
         results, which score 0.
     """
     if metrics is None:
-        metrics = [*HEADLINE_METRICS, *(SPAN_METRICS if chunks else ())]
-    deepest = max(parse_metrics(metrics, also=SPAN_KINDS), key=lambda metric: metric.k)
-    if k < deepest.k:
+        metrics = [*(SPAN_METRICS if chunks else ()), *HEADLINE_METRICS]
+    parsed = parse_metrics(metrics, also=SPAN_KINDS)
+    deepest = max((one for one in parsed if not one.unit), key=lambda one: one.k, default=None)
+    if deepest is not None and k < deepest.k:
         raise InputError(
             f"k={k}: {deepest.name} counts {deepest.k} results; use k={deepest.k} or more, or "
             "metrics with a smaller k"

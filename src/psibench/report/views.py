@@ -7,6 +7,7 @@ from typing import Any, Literal
 import polars as pl
 
 from psibench.llm.sections import STAND_IN_PREFIX
+from psibench.metrics.chunks import LEADING_SPAN_METRICS
 from psibench.tables.spec import ALL
 
 PREFERRED_METRIC = "ndcg@10"
@@ -90,9 +91,14 @@ class ModelInfo:
 
 
 def headline_metric(psi_table: pl.DataFrame) -> str:
-    """Return ndcg@10 if the table has it (or is empty), else its first metric in sorted order."""
+    """Return the metric that a page leads with.
+
+    For runs of chunks a metric of evidence spans (`LEADING_SPAN_METRICS`), else ndcg@10 if the
+    table has it or is empty, else its first metric in sorted order.
+    """
     metrics = sorted(psi_table["metric"].unique())
-    return PREFERRED_METRIC if PREFERRED_METRIC in metrics or not metrics else str(metrics[0])
+    preferred = (*LEADING_SPAN_METRICS, PREFERRED_METRIC, *(metrics or [PREFERRED_METRIC]))
+    return next(name for name in preferred if name in metrics or not metrics)
 
 
 def headlines(table: pl.DataFrame) -> dict[str, Headline]:

@@ -88,7 +88,7 @@ def run_vector_search(job: Job) -> None:
         rows, inside = ((side["domain"] == domain).arg_true() for side in (queries, documents))
         if rows.is_empty() or inside.is_empty():
             continue
-        best = _search(
+        best = search_by_kind(
             entry.scores_by,
             questions.take(rows.to_numpy()),
             corpus.take(inside.to_numpy()),
@@ -105,7 +105,7 @@ def _depth(job: Job) -> int:
     return int(job.value("top_k", int)) + bool(job.value("remove_identical_ids", default=False))
 
 
-def _search(
+def search_by_kind(
     scores_by: str, queries: Vectors, source: DocumentVectors, *, k: int, **options: Any
 ) -> TopK:
     """Search by the kind of a model's vectors."""
