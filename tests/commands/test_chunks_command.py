@@ -137,7 +137,7 @@ def test_another_length_than_the_corpus_has_is_refused(files, capsys):
     lines[0] = json.dumps(row | {"pos_char_length": row["pos_char_length"] + 1})
     (files / "queries.jsonl").write_text("\n".join(lines))
     assert chunks(files, "--setting", "tokens,12,0") == 2
-    assert "in the text of this corpus" in capsys.readouterr().err
+    assert "the span belongs to another version" in capsys.readouterr().err
 
 
 def test_spans_outside_the_corpus_are_refused(files, capsys):
@@ -145,7 +145,7 @@ def test_spans_outside_the_corpus_are_refused(files, capsys):
     (files / "queries.jsonl").write_text(json.dumps(row | {"pos_char_length": 99}))
     assert chunks(files, "--setting", "tokens,12,0") == 2
     printed = capsys.readouterr().err
-    assert "in document 'd9' of 99 characters, which has no characters in" in printed
+    assert "in the document 'd9' of 99 characters, which in" in printed
 
 
 def test_known_items_have_exact_spans_in_few_long_documents():

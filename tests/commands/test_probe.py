@@ -113,9 +113,10 @@ def test_models_that_cannot_be_probed_are_refused_in_words(folder, name, model, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"pos_corpus_id": "d9"}, "not in the corpus"),
-        ({"pos_char_span": [5, 9999]}, " characters (1 such queries)"),
-        ({"pos_char_length": 11}, "another version of the texts"),
+        ({"pos_corpus_id": "d9"}, "is not there (1 such queries)"),
+        ({"pos_char_span": [5, 9999]}, "the span belongs to another version (1 such queries)"),
+        ({"pos_char_length": 11}, "the span belongs to another version (1 such queries)"),
+        ({"pos_char_span": None}, "the query needs pos_char_span"),
     ],
 )
 def test_evidence_that_does_not_fit_the_corpus_is_refused(folder, change, said, capsys):

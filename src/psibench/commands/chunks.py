@@ -14,9 +14,7 @@ from pydantic import ValidationError
 from psibench.commands.base import refuse_below, refuse_file, whole
 from psibench.config.model_base import ChunkContext, Chunks, EncoderModel, Splitter
 from psibench.errors import InputError
-from psibench.formats.beir import DOCUMENT_ID_NAMES, read_query_file, read_texts
-from psibench.formats.checks import check_queries
-from psibench.formats.tabular import read_typed_columns
+from psibench.formats.placed import read_placed_queries, read_unchanged_documents
 from psibench.metrics.chunking import (
     SettingResult,
     edge_recall,
@@ -26,11 +24,9 @@ from psibench.metrics.chunking import (
 from psibench.metrics.sections import section_lines
 from psibench.reading import whole_number
 from psibench.report.text_table import frame_lines
-from psibench.sources.documents import read_document_files
 from psibench.tables.atomic import write_text
 
 DEFAULT_MODEL = "all-minilm-l6-v2"
-RECORDS = (".jsonl", ".jsonl.gz", ".parquet")
 PASSAGE_CHARS = 4000
 """Known-item queries are made for passages of up to this many characters."""
 
@@ -41,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     refuse_below(args, {"tokens": 1, "max_queries": 30, "seed": 0})
     entry = _encoder_entry(args)
     settings = _settings(args, getattr(entry, "chunks", None))
-    documents = _read_documents(args)
+    documents = read_unchanged_documents(args.corpus, text_column=args.text_column)
     queries, source = _read_queries(args, documents)
     results = list(_measure(args, entry, settings, documents, queries))
     table, curves = grid_table(results, budget=args.tokens)
@@ -107,61 +103,13 @@ def setting_name(chunks: Chunks) -> str:
     return name if chunks.context == "none" else f"{name}, {chunks.context}"
 
 
-def _read_documents(args: argparse.Namespace) -> pl.DataFrame:
-    """Return _id, text and title of the documents.
-
-    One file of records: the texts are unchanged, because spans count from their first character.
-    Other files: the reader strips white space at the ends.
-    """
-    if args.corpus.is_file() and args.corpus.name.endswith(RECORDS):
-        columns = {"_id": pl.String, args.text_column: pl.String}
-        found = read_typed_columns(
-            args.corpus, columns, further={"title": pl.String}, also={"_id": DOCUMENT_ID_NAMES}
-        ).rename({args.text_column: "text"})
-        found = found.filter(pl.col("text").str.strip_chars() != "")
-        if (twice := found.filter(pl.col("_id").is_duplicated())).height:
-            raise InputError(
-                f"{args.corpus}: the id {twice['_id'][0]!r} occurs more than once; ids must be "
-                "unique"
-            )
-        if found.is_empty():
-            raise InputError(f"{args.corpus}: every document is empty; expected text")
-    else:
-        found = read_document_files([args.corpus], text_column=args.text_column)
-    title = "title" if "title" in found.columns else pl.lit(None, pl.String).alias("title")
-    return found.select("_id", "text", title)
-
-
 def _read_queries(args: argparse.Namespace, documents: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     """Return queries with ``text`` and evidence in QUERY_SCHEMA's columns, and their source."""
     if args.queries is None:
         queries = known_items(documents, seed=args.seed, most=args.max_queries)
         return queries, f"{queries.height} simulated known-item queries"
-    queries = read_query_file(args.queries)
-    texts = read_texts([args.queries], queries["_id"]).select("_id", "text")
-    queries = queries.join(texts, on="_id", how="left", maintain_order="left")
-    check_queries(queries.drop("text"), source=str(args.queries))
-    lengths = documents.select(pos_corpus_id="_id", length=pl.col("text").str.len_chars())
-    joined = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
-    several = pl.col("pos_char_spans").list.eval(pl.element().list.get(1)).list.max()
-    last = pl.max_horizontal(pl.col("pos_char_span").list.get(1), several)
-    stated, length = pl.col("pos_char_length"), pl.col("length")
-    fits = (last <= length) & (stated.is_null() | (stated == length))
-    odd = joined.filter(~fits.fill_null(value=False))
-    if odd.height:
-        row = odd.row(0, named=True)
-        raise InputError(
-            f"{args.queries}: query {row['_id']!r} has the span "
-            f"{row['pos_char_span'] or row['pos_char_spans']} in document "
-            f"{row['pos_corpus_id']!r} of {row['pos_char_length']} characters, which has "
-            f"{row['length'] or 'no'} characters in {args.corpus} ({odd.height} such queries); "
-            "every query needs pos_corpus_id and pos_char_span, or pos_char_spans, in the text of "
-            "this corpus (texts of a folder are read without white space at their ends)"
-        )
-    filled = joined["length"].cast(queries.schema["pos_char_length"])
-    return queries.with_columns(
-        pos_char_length=filled
-    ), f"{queries.height} queries of {args.queries}"
+    queries = read_placed_queries(args.queries, documents, corpus=args.corpus)
+    return queries, f"{queries.height} queries of {args.queries}"
 
 
 def known_items(documents: pl.DataFrame, *, seed: int, most: int) -> pl.DataFrame:

@@ -15,14 +15,13 @@ from psibench.commands.show import probe_lines
 from psibench.config.models import Model, SentenceTransformerModel, StaticModel
 from psibench.config.registry import load_registry
 from psibench.errors import InputError, nearest
-from psibench.formats.beir import read_query_file, read_texts
+from psibench.formats.placed import read_placed_queries, read_unchanged_documents
 from psibench.models.checkpoints import is_static, transformer_folder
 from psibench.models.counting import token_counter
 from psibench.models.declared import POSITIONS_KEY, declared_length, declared_number
 from psibench.probes.run import run_probe
 from psibench.probes.settings import OF_QUERIES, PROBES, Probes, why_not
 from psibench.probes.tables import PROBE_TABLE
-from psibench.sources.documents import read_document_files
 from psibench.sources.files import SUPPORTED
 from psibench.tables import read_table, write_csv, write_table
 from psibench.tables.derived import derived
@@ -186,15 +185,12 @@ def _check(args: argparse.Namespace) -> None:
 def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     """Write corpus and queries as the tables that the stage reads; return the files by name."""
     origin = derived("probe", params={})
-    documents = read_document_files([args.corpus], text_column=args.text_column)
+    documents = read_unchanged_documents(args.corpus, text_column=args.text_column)
     corpus = with_lengths(documents, count_tokens=count_whitespace_tokens)
     write_table(corpus, folder / "corpus.parquet", CORPUS, provenance=origin)
     if args.queries is None:
         return {"corpora": str(folder / "corpus.parquet")}
-    without_texts = read_query_file(args.queries, has_corpus=True)
-    texts = read_texts([args.queries], without_texts["_id"]).select("_id", "text")
-    queries = without_texts.join(texts, on="_id", maintain_order="left")
-    queries = _with_lengths(queries, corpus, args.queries)
+    queries = read_placed_queries(args.queries, documents, corpus=args.corpus)
     known = dict(corpus.select("_id", "text").iter_rows())
     counts = token_counter(TOKENIZER)([known[one] for one in queries["pos_corpus_id"]])
     queries = queries.with_columns(pos_token_length=pl.Series(counts, dtype=pl.Int64))
@@ -205,35 +201,6 @@ def _as_tables(args: argparse.Namespace, folder: Path) -> dict[str, str]:
     write_table(qrels, folder / "qrels.parquet", QRELS, provenance=origin)
     names = {"corpora": "corpus", "queries": "queries", "qrels": "qrels"}
     return {table: str(folder / f"{name}.parquet") for table, name in names.items()}
-
-
-def _with_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """Return queries with the lengths of their documents.
-
-    Raises InputError if the evidence of a query is in no document or ends after it, or the query
-    states another length: its positions are in another text.
-    """
-    lengths = corpus.select(pl.col("_id").alias("pos_corpus_id"), "char_length")
-    found = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
-    start, end = pl.col("pos_char_span").list.get(0), pl.col("pos_char_span").list.get(1)
-    sound = (start >= 0) & (start < end) & (end <= pl.col("char_length"))
-    odd = found.filter(pl.col("char_length").is_null() | ~sound)
-    for row in odd.head(1).iter_rows(named=True):
-        length = row["char_length"]
-        where = "which is not in the corpus" if length is None else f"of {length} characters"
-        raise InputError(
-            f"{path}: query {row['_id']!r} has the span {row['pos_char_span']} in the document "
-            f"{row['pos_corpus_id']!r}, {where} ({odd.height} such queries)"
-        )
-    other = found.filter(pl.col("pos_char_length") != pl.col("char_length"))
-    for row in other.head(1).iter_rows(named=True):
-        raise InputError(
-            f"{path}: query {row['_id']!r} states pos_char_length {row['pos_char_length']}, but "
-            f"its document {row['pos_corpus_id']!r} has {row['char_length']} characters "
-            f"({other.height} such queries): the spans belong to another version of the texts. "
-            "Use the corpus for which the spans were made"
-        )
-    return found.with_columns(pos_char_length="char_length").drop("char_length")
 
 
 PROBE_LIST = "\n".join(f"  {name:<11} {text}" for name, text in PROBES.items())
