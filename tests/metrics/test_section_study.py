@@ -1,9 +1,12 @@
 """The study of sections, with few draws."""
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from psibench.metrics.flips import sign_flips
 
 FILE = Path(__file__).parents[2] / "studies" / "sections" / "simulate.py"
 
@@ -17,7 +20,8 @@ def study():
 
 
 def test_sections_miss_and_reject_less_than_queries_as_units(study, monkeypatch):
-    monkeypatch.setattr("psibench.metrics.comparison.SIGN_FLIPS", 199)
+    few = partial(sign_flips, n_flips=199)
+    monkeypatch.setattr("psibench.metrics.comparison.sign_flips", few)
     world = study.WORLDS["5 documents, reach 0.02"]
     sections = study.check(world, "40", draws=40, seed=0)
     queries = study.check(world, "queries", draws=40, seed=0)

@@ -88,6 +88,8 @@ def test_sorted_contexts_of_question_files_are_documents():
 
 def test_a_shipped_file_is_found_from_any_folder():
     [frame] = file_batches(["shipped:prompts"])
-    names = sorted(path.stem for path in (CONFIG_FOLDER / "prompts").glob("*.md"))
+    folder = CONFIG_FOLDER / "prompts"
+    found = (path.relative_to(folder).with_suffix("") for path in folder.rglob("*.md"))
+    names = sorted(path.as_posix() for path in found)
     expected = [(name, f"shipped:prompts/{name}.md") for name in names]
     assert frame.select("_id", "origin").rows() == expected

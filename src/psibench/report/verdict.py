@@ -353,7 +353,7 @@ def has_flag(row: TableRow, name: str) -> bool:
 def is_control(row: TableRow) -> bool:
     """Return whether a PSI row is about a control."""
     is_flagged = has_flag(row, "position_blind") or has_flag(row, "truncating")
-    return is_flagged or row["kind"] == "control"
+    return is_flagged or row.get("kind") == "control"
 
 
 def row_order(row: TableRow) -> tuple[bool, int, float]:
