@@ -78,7 +78,7 @@ def print_rows(
     columns: Mapping[str, tuple[str, float]],
 ) -> None:
     """Print rows of the table of work, and the uncertainty of their numbers."""
-    from psibench.plan.work import UNCERTAINTY
+    from psibench.plan.texts import UNCERTAIN
 
     cells = [
         (
@@ -89,8 +89,8 @@ def print_rows(
     ]
     print("\n".join(aligned([(*labels, *columns), *cells], n_text=len(labels))))
     print(
-        f"Estimates: most actual values are 1/{UNCERTAINTY} to {UNCERTAINTY} times these. After a "
-        "trial run, its measurements replace the assumptions."
+        f"Estimates: expected values; most actual values are {UNCERTAIN} these. After a trial run, "
+        "its measurements replace the assumptions."
     )
 
 
