@@ -244,8 +244,6 @@ def _draw_queries(
     terms = _eligible_terms(index, number, inside)
     width = min(MAX_SPAN_WORDS, len(inside))
     windows = _windows_with(terms, n_terms, inside, width)
-    n_code = np.concatenate([[0], np.cumsum(index.code[number])])
-    windows = windows[n_code[windows + width] == n_code[windows]]
     if not len(windows):
         return "no_unambiguous_span", None
     starts = windows[rng.integers(len(windows), size=N_DRAWS * n_queries)][:, None]
@@ -253,13 +251,17 @@ def _draw_queries(
     draws: dict[str, Draw] = {}
     other = None
     for chosen in _draw_terms(terms.frequency * terms.idf, allowed, n_terms, rng):
+        if index.code[number][terms.first[chosen].min() : terms.last[chosen].max()].any():
+            continue  # code between the terms
         answer = index.other_answer(number, [terms.stems[i] for i in chosen])
         if answer is None:
             draw = _as_draw(index.texts[number], words, terms, chosen)
             draws[draw.text] = draw
         else:
             other = answer
-    return list(draws.values()) or ("answerable_elsewhere", other)
+    if draws:
+        return list(draws.values())
+    return ("no_unambiguous_span" if other is None else "answerable_elsewhere"), other
 
 
 def _windows_with(terms: _Terms, n_terms: int, inside: range, width: int) -> np.ndarray:
@@ -420,7 +422,7 @@ def simulate_known_items(
 
     - ``text_too_short``: the third has fewer words than a query.
     - ``no_unambiguous_span``: no span of the third has enough terms that occur nowhere else in the
-      text.
+      text, without code between them.
     - ``answerable_elsewhere``: every query drawn is matched in full by another document, within as
       many consecutive words as this one has (detail: the id of one such document).
     - ``unmatched``: too few triples of draws are similar enough (score: the largest spread of the
