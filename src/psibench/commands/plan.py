@@ -165,11 +165,13 @@ def _counting(planned: "PlannedBenchmark") -> str:
 
 
 def _why_unknown(planned: "PlannedBenchmark") -> str:
-    from psibench.config.sources import BeirSource, HubSource
+    from psibench.config.sources import BeirSource, FarRelevantSource, HubSource
     from psibench.plan.sources import MOST_DOCUMENTS
 
     if planned.is_generated:
         return "its section has no sample.n_documents"
+    if any(isinstance(place.source, FarRelevantSource) for place in planned.places):
+        return "collections in FarRelevant's layout are counted on reading"
     if any(isinstance(place.source, BeirSource) for place in planned.places):
         return "datasets in BEIR's layout are counted on reading"
     if any(isinstance(place.source, HubSource) for place in planned.places):

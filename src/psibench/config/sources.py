@@ -138,6 +138,19 @@ class BeirSource(_Source):
     """Commit of the dataset on the hub. Pin it: a branch name moves."""
 
 
+class FarRelevantSource(_Source):
+    """MS MARCO FarRelevant, or a collection in its layout, in a local folder."""
+
+    kind: Literal["far_relevant"] = "far_relevant"
+    path: str
+    """The unpacked collection, or its folder input_data, relative to the working directory."""
+    split: str = "dev_official_sample1K"
+    """Folder with QuestionFields.jsonl and qrels.txt; the default is the sample of 1,000 queries
+    that the paper uses."""
+    documents: str = "dev_official"
+    """Folder with AnswerFields.jsonl.gz; a sample uses the documents of the whole."""
+
+
 RecordSource = Annotated[FilesSource | HubSource, Field(discriminator="kind")]
 QuestionSource = Annotated[SquadSource | HubSource, Field(discriminator="kind")]
 DocumentSource = Annotated[
