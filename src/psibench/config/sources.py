@@ -73,7 +73,7 @@ class HubSource(_Source):
 class FilesSource(_Source):
     """A folder or a list of files: jsonl (also .gz), parquet, txt, md, pdf, docx, html.
 
-    pdf, docx and html need `pip install 'psibench[documents]'`, which extracts their text.
+    pdf, docx and html need `pip install 'psibench-ir[documents]'`, which extracts their text.
     """
 
     kind: Literal["files"]
