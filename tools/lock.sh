@@ -6,7 +6,7 @@ trap 'rm -rf "$work"' EXIT
 python="${PYTHON:-python3}"
 
 freeze() { # environment -> sorted pins, without psibench itself, local build tags and installers
-    "$1/bin/python" -m pip freeze --exclude-editable --exclude psibench --exclude pip --exclude setuptools --exclude wheel |
+    "$1/bin/python" -m pip freeze --exclude-editable --exclude psibench-ir --exclude pip --exclude setuptools --exclude wheel |
         sed 's/\(^torch==[0-9.]*\)+.*/\1/' | sort -f
 }
 

@@ -33,7 +33,8 @@ from psibench.models.checkpoints import EMBEDDED_PREFIX
 from psibench.plan.config import Config, load_config, resolve_rerankers
 from psibench.plan.measured import MeasuredWork
 from psibench.plan.plan import Plan, make_plan
-from psibench.plan.work import UNCERTAINTY, summed, work_table
+from psibench.plan.texts import UNCERTAIN
+from psibench.plan.work import summed, work_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "config" / "published"
@@ -322,7 +323,7 @@ def page(recipes: list[dict[str, Any]]) -> str:
         "command runs the same pipeline on small shipped data with substitute models: this tests "
         "the pipeline and reproduces no number. psibench's authors wrote the prompts.",
         "`psibench plan` computes the cost, for GPUs of 100 TFLOPS (`encoding.gpu_tflops`) and "
-        f"the prices of `config/prices.yaml`; expect 1/{UNCERTAINTY} to {UNCERTAINTY} times these "
+        f"the prices of `config/prices.yaml`; actual values are mostly {UNCERTAIN} these "
         "values. “By hand” marks estimates of November 2026, where the plan cannot count before "
         "the data are there. Datasets without a revision are not pinned. The number format is "
         f"{FORMAT}, unless a section has another.",

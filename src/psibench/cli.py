@@ -9,6 +9,7 @@ from typing import Any, TextIO, cast
 
 from psibench import __version__
 from psibench.commands import COMMANDS, EXAMPLES, load_command
+from psibench.commands.base import with_config_files
 from psibench.config.secrets import without_keys
 from psibench.errors import InputError, missing_extra
 
@@ -104,7 +105,10 @@ def _run(argv: Sequence[str]) -> int:
     try:
         return load_command(args.command).run(args) or 0
     except InputError as error:
-        print(f"psibench {args.command}: {without_keys(str(error))}", file=sys.stderr)
+        print(
+            f"psibench {args.command}: {without_keys(with_config_files(str(error)))}",
+            file=sys.stderr,
+        )
         return BAD_INPUT
     except ModuleNotFoundError as error:
         if (needs := missing_extra(error)) is None:

@@ -44,7 +44,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     module = (error.name or "").split(".")[0]
     for extra, modules in EXTRAS.items():
         if module in modules:
-            wanted = f"psibench[{extra}]"
+            wanted = f"psibench-ir[{extra}]"
             return f"needs {wanted} ({module} is not installed): pip install '{wanted}'"
     return None
 

@@ -213,7 +213,7 @@ def test_all_unknown_ids_are_told_at_once(tmp_path, capsys):
         "benchmarks.b.verify.rerankers: unknown reranker 'nothing'. Supported: ",
         "registry.mine.reranker: unknown reranker 'none-such'.\n",
     ):
-        assert f"  config key {wrong}" in printed
+        assert f"my.yaml: config key {wrong}" in printed
 
 
 def test_all_texts_that_cannot_be_read_are_told_at_once(tmp_path, capsys):

@@ -68,3 +68,41 @@ def test_run_without_a_config_here_takes_the_embedded_default(
     )
     assert main(["run", "--dry-run"]) == 0
     assert "--configfile" not in given
+
+
+WRONG = [
+    ("modls: [bm25]", "b.yaml: modls: unknown key. Did you mean models?"),
+    ("models: [bm25x]", "b.yaml: config key models: unknown model 'bm25x'"),
+    (
+        "benchmarks: {own: {souce: {}}}",
+        "b.yaml: benchmarks.own.souce: unknown key. Did you mean source?",
+    ),
+    (
+        "benchmarks: {own: {recipe: known_itm}}",
+        "b.yaml: benchmarks.own.recipe: found 'known_itm'. Did you mean known_item?",
+    ),
+    (
+        "benchmarks: {own: {source: {pahts: []}}}",
+        "b.yaml: benchmarks.own.source.pahts: unknown key. Did you mean paths?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_a_wrong_key_is_named_with_file_and_spelling(command, text, message, here, capsys):
+    (here / "b.yaml").write_text(text)
+    assert main([command, "psibench.yaml", "b.yaml"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_single_config_is_named_once(here, capsys):
+    (here / "b.yaml").write_text("modls: [bm25]")
+    assert main(["check", "b.yaml"]) == 2
+    assert "b.yaml is not valid:\n  modls: unknown key" in capsys.readouterr().err
+
+
+def test_run_says_that_slurm_is_not_installed(here, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", str(here))
+    assert main(["run", "--profile", "slurm", "psibench.yaml"]) == 2
+    assert "SLURM is not installed: there is no `sbatch`" in capsys.readouterr().err

@@ -94,7 +94,10 @@ def test_each_task_and_model_has_a_row(folder, capsys):
     assert lines[1][:7] == ["propose_questions", "mine", "eng-Latn", "free", "plan", "30", "0"]
     assert lines[2][:7] == ["locate_span", "mine", "eng-Latn", "paid", "plan", "60", "0"]
     assert [line[:2] for line in lines[3:5]] == [["total", "free"], ["total", "paid"]]
-    assert "Estimates: most actual values are 1/2 to 2 times these." in printed
+    assert (
+        "Estimates: expected values; most actual values are between 1/2 and 2 times these."
+        in printed
+    )
     assert "paid: paid-1, backend openai" in printed
     assert "1 USD per million input tokens, 10 output; as of 2026-01-31 (a page)" in printed
     assert "known" not in printed  # without requests

@@ -1,7 +1,10 @@
 """`psibench init`: its lines about the texts of a new config."""
 
+import random
+import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 
@@ -80,3 +83,30 @@ def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
     )
     written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))
     assert written["benchmarks"]["my-docs"]["source"]["paths"] == [f"../{name}"]
+
+
+SYLLABLES = [f"{a}{b}" for a in "bdfgklmnprstv" for b in "aiou"]
+WORDS = [f"{first}{second}" for first in SYLLABLES for second in SYLLABLES]
+
+
+def test_init_check_and_plan_count_the_same_queries(folder, capsys, monkeypatch):
+    rng = random.Random(1)
+    for number in range(12):
+        (folder / "texts" / f"{number}.txt").write_text(" ".join(rng.sample(WORDS, 180)))
+    assert main(["init", "mine", "--corpus", "texts"]) == 0
+    printed = capsys.readouterr().out
+    (count,) = re.findall(r"known-item queries: (\d+) of \d+ planned", printed)
+    assert int(count) > 0
+    monkeypatch.chdir(folder / "mine")
+    assert main(["check"]) == 0
+    assert f"known-item queries: {count} of" in capsys.readouterr().out
+    assert main(["plan", "--csv", "work.csv", "--by", "model"]) == 0
+    (n_passages,) = re.findall(r"(\d+) passages;", printed)
+    rows = pl.read_csv("work.csv").filter(stage="encode", by="all-minilm-l6-v2")
+    assert rows["items"].to_list() == [int(count) + int(n_passages)]
+
+
+def test_init_says_why_texts_give_no_query(folder, capsys):
+    (folder / "texts" / "one.txt").write_text("a text")
+    assert main(["init"]) == 0
+    assert "no known-item query from 1 documents" in capsys.readouterr().out

@@ -8,6 +8,7 @@ import yaml
 from tiny_checkpoints import save_static
 
 from psibench.cli import main
+from psibench.commands.models import HEADER, print_table
 from psibench.config.registry import load_registry, parse_model
 from psibench.models.checkpoints import resolve_checkpoint
 
@@ -120,3 +121,14 @@ def test_static_embeddings_agree_only_with_their_own_backend(tmp_path, capsys):
     path.write_text(yaml.safe_dump({"registry": {"mine": entry}}))
     assert main(["models", "--check", "mine", "--config", str(path)]) == 2
     assert "it has static embeddings" in capsys.readouterr().err
+
+
+def test_the_table_fits_a_terminal(capsys):
+    row = ("a-model", "dense", "sentence-transformers", "23M", "256", "MIT", "o/n", "It is " * 20)
+    print_table([HEADER, row], 80)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith("a-model  dense")
+    assert lines[1].endswith("…")
+    print_table([HEADER, row], None)
+    assert re.split("  +", capsys.readouterr().out.splitlines()[1]) == [*row[:-1], row[-1].strip()]

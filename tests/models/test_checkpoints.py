@@ -26,7 +26,7 @@ def test_missing_library_is_not_reported_as_a_bad_checkpoint(monkeypatch):
     entry = SimpleNamespace(checkpoint="some/checkpoint", revision=None)
     with pytest.raises(ModuleNotFoundError) as raised, loading(entry):
         pass
-    assert "psibench[models]" in (missing_extra(raised.value) or "")
+    assert "psibench-ir[models]" in (missing_extra(raised.value) or "")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "~/nowhere-at-all", "a/b/c", ""])

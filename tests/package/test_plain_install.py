@@ -1,4 +1,4 @@
-"""What a plain `pip install psibench` can do: without torch, Snakemake and clients of servers."""
+"""A plain `pip install psibench-ir`: without torch, Snakemake and clients of servers."""
 
 import subprocess
 import sys
@@ -71,8 +71,8 @@ def test_what_a_command_lacks_is_one_line_that_says_what_to_install(
     done = psibench(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"psibench {arguments[0]} needs psibench[{extra}] ({module}")
-    assert line.endswith(f": pip install 'psibench[{extra}]'")
+    assert line.startswith(f"psibench {arguments[0]} needs psibench-ir[{extra}] ({module}")
+    assert line.endswith(f": pip install 'psibench-ir[{extra}]'")
 
 
 def test_what_a_job_lacks_is_told_in_its_log(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ with job(sys.argv[1]):
 """
     done = run(code, str(log))
     assert done.returncode == 2
-    said = "needs psibench[models] (torch is not installed): pip install 'psibench[models]'"
+    said = "needs psibench-ir[models] (torch is not installed): pip install 'psibench-ir[models]'"
     assert said in log.read_text()
     assert said in done.stderr
     assert "Traceback" not in done.stderr

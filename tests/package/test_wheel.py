@@ -120,6 +120,6 @@ def test_the_default_is_planned_as_a_whole_and_begun(
 
 
 def test_the_version_is_one_everywhere(wheel: Path) -> None:
-    assert wheel.name.startswith(f"psibench-{__version__}-")
+    assert wheel.name.startswith(f"psibench_ir-{__version__}-")
     citation = yaml.safe_load((SHIPPED_FOLDER / "CITATION.cff").read_text())
     assert {citation["version"], citation["preferred-citation"]["version"]} == {__version__}

@@ -32,7 +32,7 @@ def test_benchmarks_and_models_are_replaced_and_other_sections_merge():
     [
         (
             {"benchmrks": {}},
-            "benchmrks: unknown key. Check the spelling or remove it; docs/config.md lists",
+            "benchmrks: unknown key. Did you mean benchmarks? Check the spelling",
         ),
         (
             {"benchmarks": {"b": {**SQUAD, "source": {"kind": "hub", "name": "n", "splts": []}}}},

@@ -231,3 +231,40 @@ def test_a_local_dataset_folder_is_tracked_by_file(tmp_path):
     source = {"kind": "hub", "name": str(tmp_path)}
     assert section(tmp_path, source=source).files() == [str(tmp_path / "train.jsonl")]
     assert section(tmp_path, source=source | {"name": "owner/name"}).files() == []
+
+
+def test_badges_and_code_are_no_evidence_and_stay_in_texts(of_two):
+    badge = "[![coverage status](https://shields.example/zanzibar)](https://runs.example/builds)"
+    first = f"{badge} apple banana cherry grape lime orange mandarin apricot"
+    code = "```python\nzirconium quartz osmium gallium\n```"
+    middle = (
+        f"honey imbe jujube kiwi\n\n{code}\n\nlemon mango olive currant medlar satsuma tangerine"
+    )
+    last = "papaya quince raisin tomato and walnut, yam, damson, elder, figs, pear, pomelo, avocado"
+    docs = documents(f"{first}\n\n{middle}\n\n{last}", TREES)
+
+    def words_of(docs):
+        queries, _ = simulate_known_items(docs, seed=0, n_terms=2, queries_per_third=2)
+        assert queries.height >= 6
+        return queries, {word for text in queries["text"] for word in text.split()}
+
+    queries, words = words_of(docs)
+    of_badge = {"coverage", "status", "shields", "zanzibar", "runs", "builds"}
+    of_code = {"zirconium", "quartz", "osmium", "gallium", "python"}
+    assert not words & (of_badge | of_code)
+    assert not any("quartz" in answer for answer in queries["answer"])
+    (row,) = queries.filter(pl.col("pos_corpus_id") == "d0").head(1).rows(named=True)
+    assert docs["text"][0][slice(*row["pos_char_span"])] == row["answer"]
+    marks = str.maketrans("", "", "`[]()!")
+    _, words = words_of(documents(docs["text"][0].translate(marks), TREES))
+    assert words & of_badge
+    assert words & of_code
+
+
+def test_every_nth_document_has_the_queries_of_the_whole_corpus(interpreter_docs):
+    docs = interpreter_docs.head(60)
+    queries, dropped = simulate_known_items(docs, seed=0)
+    some, lost = simulate_known_items(docs, seed=0, every=3)
+    kept = docs["_id"].gather_every(3).implode()
+    assert some.equals(queries.filter(pl.col("pos_corpus_id").is_in(kept)))
+    assert lost.equals(dropped.filter(pl.col("doc_id").is_in(kept)))

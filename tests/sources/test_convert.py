@@ -280,3 +280,12 @@ def test_a_text_file_above_the_limit_is_refused(monkeypatch):
     Path("d/a.txt").write_text("text")
     with pytest.raises(InputError, match=r"^d/a.txt: 4 bytes, the limit for one document is 3"):
         read_document_files(["d"])
+
+
+def test_a_library_s_warning_names_the_file(tmp_path, caplog):
+    (tmp_path / "address.html").write_text("http://example.org/page")
+    (tmp_path / "page.html").write_text("<p>a page</p>")
+    assert read_documents(FilesSource(kind="files", paths=[str(tmp_path)])).documents.height == 2
+    (warned,) = [one for one in caplog.messages if "looks more like" in one]
+    assert warned.startswith(f"{tmp_path}/address.html: ")
+    assert "\n" not in warned

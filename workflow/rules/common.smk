@@ -25,7 +25,7 @@ try:
 except ImportError as error:
     raise WorkflowError(
         f"{error}. Install psibench in the environment of this snakemake: `pip install "
-        "'psibench[all]'`. In a checkout, run `make setup` and use the snakemake in .venv."
+        "'psibench-ir[all]'`. In a checkout, run `make setup` and use the snakemake in .venv."
     )
 
 if (

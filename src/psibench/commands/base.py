@@ -1,6 +1,7 @@
 """Options, checks and outputs that several sub-commands share."""
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -63,7 +64,51 @@ def read_configs(paths: Sequence[Path]) -> dict[str, Any]:
     """Read configs and merge them key by key; each overrides the ones before, as in Snakemake."""
     from psibench.config.files import laid_over, read_yaml
 
-    return reduce(laid_over, map(read_yaml, paths), {})
+    _read.clear()
+    for path in paths:
+        _read[path] = read_yaml(path)
+    return reduce(laid_over, _read.values(), {})
+
+
+_read: dict[Path, dict[str, Any]] = {}
+"""The configs that this process read last, in order, to name them in messages."""
+CONFIG_LINE = re.compile(r"(?P<lead>\s*)(?P<about>config key )?(?P<key>[a-z_]+(\.[^\s:]+)*):(?= )")
+"""Matches the start of a line of a message about a key of a config."""
+
+
+def with_config_files(message: str) -> str:
+    """Return a message about config keys with the file of each key: the last one that has it.
+
+    Keys of the default config, which are in no given file, get none.
+    """
+    lines = message.split("\n")
+    is_single = len(_read) == 1 and lines[0].startswith("config is not valid")
+    if is_single:
+        lines[0] = lines[0].replace("config", str(next(iter(_read))), 1)
+    for number, line in enumerate(lines):
+        if (found := CONFIG_LINE.match(line)) is None or (is_single and not found["about"]):
+            continue
+        depths = {path: _depth(raw, found["key"]) for path, raw in _read.items()}
+        if any(depths.values()):
+            path = max(reversed(depths), key=lambda one: depths[one])
+            rest = line[len(found["lead"]) :]
+            lines[number] = f"{found['lead']}{path}: {rest}"
+    return "\n".join(lines)
+
+
+def _depth(raw: Any, key: str) -> int:
+    """Return how many parts of a key path a config has, from the top; ids may have dots."""
+    if isinstance(raw, list):
+        head, _, rest = key.partition(".")
+        is_in = head.isdigit() and int(head) < len(raw)
+        return 1 + _depth(raw[int(head)], rest) if is_in else 0
+    if not isinstance(raw, Mapping):
+        return 0
+    found = [0]
+    for name, value in raw.items():
+        if key == name or key.startswith(f"{name}."):
+            found.append(1 + _depth(value, key[len(name) + 1 :]))
+    return max(found)
 
 
 def refuse_unwritable(option: str, path: Path | None) -> None:

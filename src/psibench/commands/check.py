@@ -38,7 +38,7 @@ from psibench.generate.benchmarks import (
     section_at,
 )
 from psibench.generate.loaders import Loader
-from psibench.generate.loaders.known_item import NO_QUERY, simulate_known_items, why_no_query
+from psibench.generate.loaders.known_item import NO_QUERY
 from psibench.generate.sampling import Sample
 from psibench.metrics.buckets import assign, bucket_scheme
 from psibench.metrics.constants import FEWEST_DOCUMENTS
@@ -54,7 +54,12 @@ from psibench.models.checkpoints import local_folder, tokenizer_file
 from psibench.models.static import reading_of
 from psibench.plan.config import load_config
 from psibench.plan.plan import Plan, make_plan
-from psibench.plan.sources import MOST_DOCUMENTS, first_documents, local_sample
+from psibench.plan.sources import (
+    MOST_DOCUMENTS,
+    first_documents,
+    known_item_count,
+    local_sample,
+)
 from psibench.plan.work import by_config, long_jobs
 from psibench.tables import hash_rows, read_provenance, read_table
 from psibench.tables.domains import with_labels
@@ -396,8 +401,6 @@ def uneven_lines(plan: Plan, name: str) -> Iterator[str]:
 N_COUNTED = 1_000
 """Number of documents whose tokens are counted."""
 FALLBACK_TOKENIZER = "embedded:all-MiniLM-L6-v2"
-MOST_SIMULATED = 200
-"""Largest number of documents for which known-item queries are simulated, as a check."""
 TOO_FEW_TEXT = "too few documents"
 
 
@@ -433,8 +436,9 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
         if sampled is not None:
             documents = sampled.documents
             yield f"  {_sample_line(section.sample, documents)}"
-    if isinstance(section, KnownItem) and documents.height <= MOST_SIMULATED:
-        yield from _no_query_lines(section, documents)
+    if isinstance(section, KnownItem):
+        count = known_item_count(section, documents)
+        yield f"  {count.problem or count}"
     if documents.height < FEWEST_DOCUMENTS:
         yield (
             f"  {TOO_FEW_TEXT}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
@@ -443,13 +447,6 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
     unit = "documents" if place.passages is None else "passages"
     lines = _reach_lines(plan, name, documents.get_column("text"), unit)
     yield from (f"  {line}" for line in lines)
-
-
-def _no_query_lines(section: KnownItem, documents: pl.DataFrame) -> Iterator[str]:
-    """Yield the reason if no known-item query can be made from the documents."""
-    queries, dropped = simulate_known_items(documents, seed=section.seed, n_terms=section.n_terms)
-    if queries.is_empty():
-        yield f"  {why_no_query(documents, dropped)}"
 
 
 def _sample_line(sample: Sample, documents: pl.DataFrame) -> str:

@@ -6,13 +6,15 @@ import os
 import shlex
 import shutil
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from psibench.commands.base import CONFIG_NAME, refuse_file
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
-from psibench.errors import InputError, MissingError
+from psibench.errors import InputError, MissingError, missing_extra
 from psibench.sources.files import SUPPORTED, find_files, skipped_text
 
 CONFIG_TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
@@ -75,9 +77,46 @@ def run(args: argparse.Namespace) -> None:
         shutil.copytree(PROFILES / args.profile, args.folder / args.profile)
     print("Written:", *made)
     print(summary)
+    if not is_kept and all(map(has_texts, sources)):
+        print(_query_count(config, sources))
     here = "" if args.folder == Path() else f"cd {shlex.quote(str(args.folder))}; "
     profile = "" if args.profile is None else f"--profile {args.profile} "
     print(f"Next: {here}psibench check {CONFIG_NAME}; psibench run {profile}{CONFIG_NAME}")
+
+
+def has_texts(path: str | Path) -> bool:
+    """Return whether a file exists, or a folder has documents."""
+    try:
+        return bool(find_files([path]))
+    except InputError:
+        return False
+
+
+def _query_count(config: Path, sources: Sequence[str | Path]) -> str:
+    """Return a line on the number of queries that a written config makes of its texts."""
+    from psibench.config.files import read_yaml
+    from psibench.generate.benchmarks import KnownItem, places_of
+    from psibench.plan.config import load_config
+    from psibench.plan.sources import MOST_DOCUMENTS, first_documents, known_item_count
+    from psibench.text.passages import cut_documents
+
+    try:
+        (section,) = load_config(read_yaml(config))[0].benchmarks.values()
+        assert isinstance(section, KnownItem)
+        assert section.source is not None
+        (place,) = places_of(section)
+        here = {"paths": [str(path) for path in sources]}  # as seen from this folder
+        place = replace(place, source=section.source.model_copy(update=here))
+        documents = first_documents(place)
+    except (InputError, ModuleNotFoundError) as error:
+        found = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        return f"Queries not counted: {found or error}"
+    more = "the first " if documents.height == MOST_DOCUMENTS else ""
+    if place.passages is not None:
+        documents, _ = cut_documents(documents, **place.passages.model_dump())
+    count = known_item_count(section, documents)
+    text = count.problem or count
+    return f"{more}{documents.height:,} passages; {text}. `psibench check` shows more."
 
 
 def _yaml_list(texts: list[str]) -> str:

@@ -1,7 +1,9 @@
 """`psibench models`: the model registry as a table, or single entries in full."""
 
 import argparse
-from collections.abc import Mapping
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +62,8 @@ def run(args: argparse.Namespace) -> None:
         print(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), end="")
     else:
         rerankers = load_rerankers()
-        rows = [_row(name, entry, rerankers) for name, entry in named.items()]
-        print("\n".join(aligned([HEADER, *rows], numbers=NUMBERS)))
+        rows = [HEADER, *(_row(name, entry, rerankers) for name, entry in named.items())]
+        print_table(rows, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
 
 
 def _check(entries: Mapping[str, Model]) -> None:
@@ -122,6 +124,10 @@ def _entry(name: str, entries: Mapping[str, Model]) -> Model:
 HEADER = ("id", "kind", "backend", "params", "tokens", "licence", "checkpoint", "description")
 NUMBERS = (HEADER.index("params"), HEADER.index("tokens"))
 """Columns aligned to the right."""
+DISPENSABLE = ("checkpoint", "backend", "licence", "kind")
+"""Columns that a narrow terminal does not show, the first ones first."""
+LEAST_DESCRIPTION = 20
+"""Fewest characters of a description for which other columns are left out."""
 
 
 def _row(name: str, entry: Model, rerankers: Mapping[str, RerankerModel]) -> tuple[str, ...]:
@@ -143,6 +149,35 @@ def _row(name: str, entry: Model, rerankers: Mapping[str, RerankerModel]) -> tup
         made_of,
         entry.description,
     )
+
+
+def print_table(rows: Sequence[tuple[str, ...]], width: int | None) -> None:
+    """Print the rows; in a terminal of ``width`` columns without the columns that do not fit.
+
+    Leaves out `DISPENSABLE` columns, and cuts descriptions.
+    """
+    columns, last = list(range(len(HEADER))), HEADER.index("description")
+    widths = [max(len(row[column]) for row in rows) for column in columns]
+
+    def room() -> int:
+        return (width or 0) - sum(widths[column] + 2 for column in columns if column != last)
+
+    if width is not None:
+        for name in DISPENSABLE:
+            if room() < min(LEAST_DESCRIPTION, widths[last]):
+                columns.remove(HEADER.index(name))
+        most = room()
+        if most < len(HEADER[last]):
+            columns.remove(last)
+        rows = [
+            (*row[:-1], row[-1] if len(row[-1]) <= most else f"{row[-1][: most - 1]}…")
+            for row in rows
+        ]
+    numbers = [number for number, column in enumerate(columns) if column in NUMBERS]
+    shown = [[row[column] for column in columns] for row in rows]
+    print("\n".join(aligned(shown, numbers=numbers)))
+    if width is not None:
+        print("In full: `psibench models ID`; all columns: `psibench models | cat`.")
 
 
 def _size(parameters_m: float | None) -> str:

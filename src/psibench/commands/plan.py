@@ -92,7 +92,7 @@ def print_rows(
     columns: Mapping[str, tuple[str, float]],
 ) -> None:
     """Print rows of the table of work, and the uncertainty of their numbers."""
-    from psibench.plan.work import UNCERTAINTY
+    from psibench.plan.texts import UNCERTAIN
 
     cells = [
         (
@@ -103,8 +103,8 @@ def print_rows(
     ]
     print("\n".join(aligned([(*labels, *columns), *cells], n_text=len(labels))))
     print(
-        f"Estimates: most actual values are 1/{UNCERTAINTY} to {UNCERTAINTY} times these. After a "
-        "trial run, its measurements replace the assumptions."
+        f"Estimates: expected values; most actual values are {UNCERTAIN} these. After a trial run, "
+        "its measurements replace the assumptions."
     )
 
 
@@ -179,11 +179,13 @@ def _counting(planned: "PlannedBenchmark") -> str:
 
 
 def _why_unknown(planned: "PlannedBenchmark") -> str:
-    from psibench.config.sources import BeirSource, HubSource
+    from psibench.config.sources import BeirSource, FarRelevantSource, HubSource
     from psibench.plan.sources import MOST_DOCUMENTS
 
     if planned.is_generated:
         return "its section has no sample.n_documents"
+    if any(isinstance(place.source, FarRelevantSource) for place in planned.places):
+        return "collections in FarRelevant's layout are counted on reading"
     if any(isinstance(place.source, BeirSource) for place in planned.places):
         return "datasets in BEIR's layout are counted on reading"
     if any(isinstance(place.source, HubSource) for place in planned.places):

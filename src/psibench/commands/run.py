@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import runpy
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,8 @@ TARGETS_TEXT = (
 )
 
 
+SLURM_EXECUTOR = re.compile(r"""(?m)^\s*executor\s*:\s*["']?slurm\b""")
+"""Matches the executor of a profile that sends jobs to SLURM."""
 INPUT_FUNCTION_ERROR = re.compile(
     r"^InputFunctionException in rule .*?^ *InputError: (?P<message>[^\n]+)",
     re.MULTILINE | re.DOTALL,
@@ -126,6 +129,7 @@ def run(args: argparse.Namespace) -> None:
         raise ModuleNotFoundError("no Snakemake", name="snakemake")
     _provide_home()
     own_options, profile = [], profile_folder(args.profile)
+    refuse_without_slurm(args.profile, profile, is_dry=args.dry_run)
     if args.small:
         configs = [config_file("shipped:small.yaml"), *configs]
     if configs:
@@ -266,6 +270,23 @@ def profile_folder(name: str) -> str:
             "`psibench init --profile slurm` writes a copy to edit"
         )
     return str(Path(name).absolute()) if Path(name).exists() else name
+
+
+def refuse_without_slurm(name: str, folder: str, *, is_dry: bool = False) -> None:
+    """Raise InputError if a profile sends jobs to SLURM, which this machine does not have.
+
+    ``folder`` is what `profile_folder` returned for ``name``. A dry run needs no SLURM.
+    """
+    if is_dry:
+        return
+    config = next((path for path in Path(folder).glob("config*.yaml") if path.is_file()), None)
+    text = "" if config is None else config.read_text(encoding="utf-8", errors="replace")
+    if SLURM_EXECUTOR.search(text) and shutil.which("sbatch") is None:
+        raise InputError(
+            f"--profile {name}: SLURM is not installed: there is no `sbatch` on this machine. Run "
+            "psibench on a login node of the cluster (load its SLURM module if it has one), or use "
+            "`--profile local` to run on this machine"
+        )
 
 
 def input_error(log: Path, began: float) -> str | None:

@@ -144,7 +144,7 @@ def _add_rows(group: argparse._ArgumentGroup) -> None:
         metavar="MODEL",
         help="run of a position-blind model; the other runs are compared with it. "
         f"{BUILTIN}: search --corpus with the mean of static word embeddings (needs "
-        "psibench[models]); default with --corpus, unless --max-tokens is given",
+        "psibench-ir[models]); default with --corpus, unless --max-tokens is given",
     )
 
 

@@ -1,6 +1,7 @@
 """Config files: read, laid over each other, validated; every problem becomes one InputError."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import lru_cache
@@ -11,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from psibench.config.paths import CONFIG_FOLDER, DEFAULT_CONFIG
 from psibench.config.secrets import refuse_secrets, without_secrets
-from psibench.errors import InputError, supported
+from psibench.errors import InputError, nearest, supported
 from psibench.reading import parse_number, read_text_file, refuse_aliases, shown
 
 REPLACED_WHOLE = ("benchmarks", "models")
@@ -132,22 +133,20 @@ def validated(raw: Any, kind: TypeAdapter[_Valid], where: str, *, context: Any =
     try:
         return kind.validate_python(raw, context=context)
     except ValidationError as error:
-        raise InputError(explain(error, where, raw)) from error
+        lines = "\n".join(f"  {line}" for line in _problems(error, raw, kind))
+        raise InputError(f"{where} is not valid:\n{lines}") from error
 
 
-def explain(error: ValidationError, where: str, raw: Any) -> str:
-    """Return the message of a validation error of ``raw``, which was read from ``where``."""
-    return f"{where} is not valid:\n" + "\n".join(f"  {line}" for line in _problems(error, raw))
-
-
-def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
+def _problems(error: ValidationError, raw: Any, checked_as: TypeAdapter[Any]) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         kind, found = problem["type"], problem.get("input")
         key = _key_path(problem["loc"], raw, absent=kind == "missing")
         message = problem["msg"].removeprefix("Value error, ")
         if kind == "extra_forbidden":
+            near = nearest(str(problem["loc"][-1]), _keys_at(checked_as, problem["loc"][:-1], raw))
+            guess = f"Did you mean {' or '.join(near)}? " if near else ""
             yield (
-                f"{key}: unknown key. Check the spelling or remove it; docs/config.md lists "
+                f"{key}: unknown key. {guess}Check the spelling or remove it; docs/config.md lists "
                 "every key of a config."
             )
         elif kind == "missing":
@@ -159,6 +158,46 @@ def _problems(error: ValidationError, raw: Any) -> Iterator[str]:
         else:
             text = f"{key}: found {without_secrets(repr(found))}. {message}"
             yield text + (_number_hint(found) if kind in ("float_type", "int_type") else "")
+
+
+def _keys_at(checked_as: TypeAdapter[Any], location: Sequence[int | str], raw: Any) -> set[str]:
+    """Return the keys that the mapping at a location of ``raw`` may have.
+
+    Of several kinds of a section, uses those whose fixed values, e.g. the recipe, ``raw`` has.
+    """
+    schema = checked_as.json_schema()
+    definitions: dict[str, Any] = schema.get("$defs", {})
+
+    def mappings(node: Mapping[str, Any], value: Any) -> Iterator[Mapping[str, Any]]:
+        if "$ref" in node:
+            node = definitions[node["$ref"].rpartition("/")[2]]
+        for one in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+            yield from mappings(one, value)
+        fixed = {k: one["const"] for k, one in node.get("properties", {}).items() if "const" in one}
+        given = value if isinstance(value, Mapping) else {}
+        if all(given.get(key, one) == one for key, one in fixed.items()):
+            yield node
+
+    nodes, value = list(mappings(schema, raw)), raw
+    for part in location:
+        if isinstance(value, Mapping) and part in value:
+            inside = [
+                one
+                for node in nodes
+                for one in (
+                    node.get("properties", {}).get(part),
+                    node.get("additionalProperties"),
+                    *node.get("patternProperties", {}).values(),
+                )
+            ]
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            inside = [node.get("items") for node in nodes]
+        else:
+            continue  # pydantic's name of a union's member
+        value = value[part]
+        found = [mappings(node, value) for node in inside if isinstance(node, Mapping)]
+        nodes = [node for some in found for node in some]
+    return {key for node in nodes for key in node.get("properties", {})}
 
 
 def _number_hint(found: Any) -> str:
@@ -176,7 +215,9 @@ def _explain_choice(key: str, context: Mapping[str, Any]) -> str:
     key = f"{key}.{context['discriminator']}".replace("'", "")
     if "tag" not in context:
         return f"{key}: missing; this key is required. docs/config.md lists its values."
-    return f"{key}: found {context['tag']!r}. Input should be {context['expected_tags']}"
+    near = nearest(str(context["tag"]), re.findall(r"'([^']+)'", context["expected_tags"]))
+    guess = f"Did you mean {' or '.join(near)}? " if near else ""
+    return f"{key}: found {context['tag']!r}. {guess}Input should be {context['expected_tags']}"
 
 
 def _key_path(location: tuple[int | str, ...], raw: Any, *, absent: bool) -> str:

@@ -73,7 +73,7 @@ class HubSource(_Source):
 class FilesSource(_Source):
     """A folder or a list of files: jsonl (also .gz), parquet, txt, md, pdf, docx, html.
 
-    pdf, docx and html need `pip install 'psibench[documents]'`, which extracts their text.
+    pdf, docx and html need `pip install 'psibench-ir[documents]'`, which extracts their text.
     """
 
     kind: Literal["files"]
@@ -136,6 +136,19 @@ class BeirSource(_Source):
     """Split of the qrels; only queries in these qrels are used."""
     revision: str | None = None
     """Commit of the dataset on the hub. Pin it: a branch name moves."""
+
+
+class FarRelevantSource(_Source):
+    """MS MARCO FarRelevant, or a collection in its layout, in a local folder."""
+
+    kind: Literal["far_relevant"] = "far_relevant"
+    path: str
+    """The unpacked collection, or its folder input_data, relative to the working directory."""
+    split: str = "dev_official_sample1K"
+    """Folder with QuestionFields.jsonl and qrels.txt; the default is the sample of 1,000 queries
+    that the paper uses."""
+    documents: str = "dev_official"
+    """Folder with AnswerFields.jsonl.gz; a sample uses the documents of the whole."""
 
 
 RecordSource = Annotated[FilesSource | HubSource, Field(discriminator="kind")]

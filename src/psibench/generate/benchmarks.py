@@ -10,13 +10,20 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from psibench.config.sources import BeirSource, DocumentSource, PosirReleaseSource, QuestionSource
+from psibench.config.sources import (
+    BeirSource,
+    DocumentSource,
+    FarRelevantSource,
+    PosirReleaseSource,
+    QuestionSource,
+)
 from psibench.generate.base import GeneratedBenchmark, QuestionCorpus, TextCorpus
 from psibench.generate.controlled import Controlled
 from psibench.generate.fineweb_posq import FinewebPosq
 from psibench.generate.loaders.beir import Beir
 from psibench.generate.loaders.colder import Colder
 from psibench.generate.loaders.documents import DocumentsBenchmark
+from psibench.generate.loaders.far_relevant import FarRelevant
 from psibench.generate.loaders.fineweb_posq_release import FinewebPosqRelease
 from psibench.generate.loaders.known_item import KnownItem
 from psibench.generate.loaders.posir_release import PosirRelease
@@ -34,6 +41,7 @@ Benchmark = Annotated[
     Beir
     | Colder
     | DocumentsBenchmark
+    | FarRelevant
     | FinewebPosqRelease
     | KnownItem
     | PosirRelease
@@ -53,7 +61,9 @@ def parse_benchmark(section: Mapping[str, Any]) -> Benchmark:
 
 # Places
 
-BenchmarkSource = DocumentSource | QuestionSource | PosirReleaseSource | BeirSource
+BenchmarkSource = (
+    DocumentSource | QuestionSource | PosirReleaseSource | BeirSource | FarRelevantSource
+)
 
 
 @dataclass(frozen=True)

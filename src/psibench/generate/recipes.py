@@ -120,7 +120,7 @@ def build_params(
     return params | interpreter_of(section.source)
 
 
-@stage("build", version=7)
+@stage("build", version=8)
 def run_build(job: Job) -> None:
     """Build a benchmark, domain by domain.
 

@@ -10,7 +10,13 @@ from typing import Any
 from psibench.config.model_base import EncoderModel
 from psibench.config.model_params import retrieval_params
 from psibench.config.rerankers import reranker_params
-from psibench.config.sources import BeirSource, FilesSource, HubSource, PosirReleaseSource
+from psibench.config.sources import (
+    BeirSource,
+    FarRelevantSource,
+    FilesSource,
+    HubSource,
+    PosirReleaseSource,
+)
 from psibench.generate.ask import llm_params, task_params
 from psibench.generate.benchmarks import RAW_VIEW
 from psibench.generate.recipes import CANDIDATE_UNITS, build_params, grade_rule
@@ -80,7 +86,7 @@ def sample(plan: Plan, benchmark: str, lang: str, part: str = "") -> dict[str, d
     planned, found = plan.benchmarks[benchmark], {}
     for domain in planned.domains(lang, part=part):
         place = planned.place(lang, domain)
-        assert not isinstance(place.source, PosirReleaseSource | BeirSource)
+        assert not isinstance(place.source, PosirReleaseSource | BeirSource | FarRelevantSource)
         found[domain] = sample_params(
             place.source,
             place.passages,

@@ -1,6 +1,7 @@
 """Read and count the texts of a benchmark in local files, for `check` and `plan`."""
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +19,7 @@ from psibench.generate.benchmarks import (
     section_at,
 )
 from psibench.generate.loaders import Loader, NothingLeftError
+from psibench.generate.loaders.known_item import simulate_known_items, why_no_query
 from psibench.generate.sampling import Sampled, draw, length_measure, read_candidates
 from psibench.models.checkpoints import local_folder
 from psibench.plan.benchmarks import PlannedBenchmark
@@ -28,6 +30,8 @@ from psibench.text.lengths import count_whitespace_tokens
 from psibench.text.passages import cut_documents
 from psibench.text.segments import POSITIONS
 
+MOST_SIMULATED = 200
+"""Largest number of documents whose known-item queries are simulated to count them."""
 MOST_DOCUMENTS = 10_000
 """Largest number of documents read from a source, enough to estimate lengths; only the run reads
 the rest."""
@@ -63,6 +67,51 @@ def local_sample(
     measure = length_measure(unit, length_tokenizer)
     candidates = read_candidates([documents], section.sample, measure)
     return draw(candidates, where=f"sample of {place.language}, {place.domain}")
+
+
+@dataclass(frozen=True)
+class QueryCount:
+    """The number of known-item queries that documents give.
+
+    ``n_simulated`` is the number of documents that were simulated; if it is below ``n_documents``,
+    ``n_queries`` is extrapolated. ``problem`` is the reason if there is no query.
+    """
+
+    n_queries: int
+    n_planned: int
+    n_documents: int
+    n_simulated: int
+    problem: str | None
+
+    def __str__(self) -> str:
+        is_whole = self.n_simulated == self.n_documents
+        about = "" if is_whole else "about "
+        by = (
+            ""
+            if is_whole
+            else f" (simulated for {self.n_simulated:,} of {self.n_documents:,} texts)"
+        )
+        return f"known-item queries: {about}{self.n_queries:,} of {self.n_planned:,} planned{by}"
+
+
+def known_item_count(section: KnownItem, documents: pl.DataFrame) -> QueryCount:
+    """Count the known-item queries of documents (or passages) by the simulation of a run.
+
+    Simulates the queries of at most `MOST_SIMULATED` documents, evenly spaced.
+    """
+    every = max(1, -(-documents.height // MOST_SIMULATED))
+    queries, dropped = simulate_known_items(
+        documents,
+        seed=section.seed,
+        n_terms=section.n_terms,
+        queries_per_third=section.queries_per_third,
+        every=every,
+    )
+    n_simulated = len(range(0, documents.height, every))
+    n_queries = round(queries.height * documents.height / max(1, n_simulated))
+    planned = len(POSITIONS) * section.queries_per_third * documents.height
+    problem = why_no_query(documents, dropped) if queries.is_empty() else None
+    return QueryCount(n_queries, planned, documents.height, n_simulated, problem)
 
 
 def local_texts(planned: PlannedBenchmark, language: str, *, length_tokenizer: str) -> Texts | None:
@@ -102,7 +151,7 @@ def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Tex
             if read is None:
                 return None
             documents = read
-            n_queries = round(documents.height * _queries_per_document(section))
+            n_queries = _n_queries(section, documents)
         else:
             loader = section_at(section, place)
             assert isinstance(loader, Loader)
@@ -115,6 +164,16 @@ def _local_texts(section: Benchmark, place: Place, length_tokenizer: str) -> Tex
     per_char = tokens_per_unit("chars", place.language)
     counts_of = Counter((documents["text"].str.len_chars() * per_char).round().to_list())
     return Texts(tuple(sorted((float(t), float(n)) for t, n in counts_of.items())), n_queries)
+
+
+def _n_queries(
+    section: KnownItem | DocumentsBenchmark | GeneratedBenchmark, documents: pl.DataFrame
+) -> int:
+    if isinstance(section, KnownItem):
+        return known_item_count(section, documents).n_queries
+    if isinstance(section, GeneratedBenchmark):
+        return round(documents.height * queries_per_document(section))
+    return 0
 
 
 def _read_whole(
@@ -132,9 +191,3 @@ def _read_whole(
         return documents
     sampled = local_sample(documents, section, place, length_tokenizer=length_tokenizer)
     return None if sampled is None else sampled.documents
-
-
-def _queries_per_document(section: KnownItem | DocumentsBenchmark | GeneratedBenchmark) -> float:
-    if isinstance(section, GeneratedBenchmark):
-        return queries_per_document(section)
-    return len(POSITIONS) * section.queries_per_third if isinstance(section, KnownItem) else 0

@@ -31,6 +31,7 @@ from psibench.plan.benchmarks import PlannedBenchmark
 from psibench.plan.plan import Plan
 from psibench.plan.requests import Counts, filtered, prompt_tokens, requests_of, serving_minutes
 from psibench.plan.texts import (
+    UNCERTAINTY,
     Texts,
     gpu_minutes,
     pair_tokens,
@@ -43,11 +44,6 @@ from psibench.tables.slices import Slice
 from psibench.text.segments import POSITIONS
 from psibench.train.sections import Pads
 
-UNCERTAINTY = 2
-"""Most actual numbers are between the expected ones divided and multiplied by this. In a run of
-the default config, 9 of 12 tasks had 0.8 to 2.0 times the expected requests, and the three judges
-of false negatives had five times; all tasks together had 0.77 times the expected input tokens and
-0.69 times the output tokens."""
 THOUGHT_TOKENS = 1000
 """Assumed thinking tokens before a reply, at most ``max_output_tokens``; more uncertain than
 `UNCERTAINTY`. About 400 in pairwise judging (civitai/civitai, issue 3815), over 900 for a sum of

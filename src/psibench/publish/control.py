@@ -13,7 +13,7 @@ from psibench.models.protocols import Role
 BUILTIN = "builtin"
 CONTROL_MODEL = "minilm-static"
 """Entry of the registry: the mean of the word embeddings of all-MiniLM-L6-v2, which ships with
-psibench[models]. It reads whole texts, and the order of their words has no effect."""
+psibench-ir[models]. It reads whole texts, and the order of their words has no effect."""
 TEXTS_AT_ONCE = 1024
 
 

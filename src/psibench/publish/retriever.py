@@ -129,7 +129,7 @@ def evaluate(
         Name of the retriever in the tables.
     control
         A retriever that ignores positions; `"builtin"`: the mean of static word embeddings, which
-        needs psibench[models]. Without it the tables cannot show whether the retriever or the
+        needs psibench-ir[models]. Without it the tables cannot show whether the retriever or the
         questions cause a position effect.
     k
         Documents or chunks to request; at least as many as the deepest metric counts.

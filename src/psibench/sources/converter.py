@@ -6,10 +6,12 @@ counts as bad. One process converts file after file; it is restarted after it ha
 
 import atexit
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from psibench.errors import InputError
 from psibench.sources.convert import CONVERTERS, PagedText
 
+logger = logging.getLogger("psibench")
 MOST_MEMORY_BYTES = 2 << 30
 """Limit of address space, on systems that enforce one (macOS does not). A DOCX of `MOST_XML_BYTES`
 needs half of it."""
@@ -85,7 +88,10 @@ class Converter:
                 )
                 + ". Remove the file, or open it and save it again"
             )
-        return _text_of(json.loads(line))
+        reply = json.loads(line)
+        for warned in reply.get("warnings", ()):
+            logger.warning("%s: %s", path, warned)
+        return _text_of(reply)
 
     def _start(self) -> subprocess.Popen[bytes]:
         folders = json.dumps([os.path.abspath(folder) for folder in sys.path])
@@ -149,8 +155,12 @@ def _bound_memory(n_bytes: int) -> None:
 
 
 def _answer(path: Path, suffix: str) -> dict[str, Any]:
+    noted = _Noted()
+    logging.getLogger().addHandler(noted)
     try:
-        text = CONVERTERS[suffix](path)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", UserWarning)
+            text = CONVERTERS[suffix](path)
     except InputError as error:
         return {"error": str(error)}
     except ModuleNotFoundError as error:
@@ -159,5 +169,23 @@ def _answer(path: Path, suffix: str) -> dict[str, Any]:
         return {"error": f"{path}: its conversion needs too much memory; split or remove the file"}
     except Exception as error:  # a library's error on an unknown file
         return {"error": f"{path}: cannot be converted ({type(error).__name__}: {error})"}
-    pages = {"page_starts": text.page_starts} if isinstance(text, PagedText) else {}
-    return {"text": str(text), **pages}
+    finally:
+        logging.getLogger().removeHandler(noted)
+    found = [*noted.messages, *(str(one.message) for one in warned)]
+    reply: dict[str, Any] = {"text": str(text)}
+    if isinstance(text, PagedText):
+        reply["page_starts"] = text.page_starts
+    if found:
+        reply["warnings"] = list(dict.fromkeys(one.strip().split("\n")[0] for one in found))
+    return reply
+
+
+class _Noted(logging.Handler):
+    """Collects the warnings that a library logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())

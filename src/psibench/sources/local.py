@@ -8,6 +8,7 @@ from psibench.config.paths import shipped, workflow_path
 from psibench.config.sources import (
     BeirSource,
     DocumentSource,
+    FarRelevantSource,
     FilesSource,
     HubSource,
     PosirReleaseSource,
@@ -42,7 +43,9 @@ def interpreter_of(source: object) -> dict[str, str]:
     return {"python": platform.python_version()} if is_docs else {}
 
 
-def dataset_revisions(source: DocumentSource | PosirReleaseSource | BeirSource) -> dict[str, str]:
+def dataset_revisions(
+    source: DocumentSource | PosirReleaseSource | BeirSource | FarRelevantSource,
+) -> dict[str, str]:
     """Return the pinned revision of a hub dataset, as provenance records it."""
     if isinstance(source, HubSource):
         return {f"dataset:{source.name}": source.revision or "not pinned"}

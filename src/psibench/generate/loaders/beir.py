@@ -20,7 +20,13 @@ import polars as pl
 from pydantic import Field
 
 from psibench.config.paths import workflow_path
-from psibench.config.sources import BeirSource, FilesSource, HubSource, RecordSource
+from psibench.config.sources import (
+    BeirSource,
+    FarRelevantSource,
+    FilesSource,
+    HubSource,
+    RecordSource,
+)
 from psibench.errors import InputError, MissingError
 from psibench.formats.beir import read_qrels
 from psibench.formats.checks import (
@@ -45,7 +51,6 @@ from psibench.text.lengths import TokenCounter
 
 logger = logging.getLogger("psibench")
 
-_STAGE = "beir"
 _TEXT_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 _QRELS_SUFFIXES = (".tsv", ".jsonl", ".parquet")
 _NOT_ANNOTATED, _ELSEWHERE, _NOT_FOUND = "not_annotated", "not_in_positive", "not_found"
@@ -54,15 +59,14 @@ _AMBIGUOUS = "ambiguous"
 document, the document lacks the annotated text, or it has that text several times."""
 
 
-class Beir(Loader):
-    """A BEIR dataset, with evidence from the annotation of its original dataset."""
+class JudgedDataset(Loader):
+    """Base of datasets with corpus, queries and qrels, and evidence from an annotation.
 
-    recipe: Literal["beir"]
-    source: BeirSource
-    evidence: Evidence
-    titles: bool = True
-    """Documents begin with their title and a blank, as BEIR evaluates; positions include the
-    title."""
+    Subclasses read its tables; ``path`` of the source names it in messages.
+    """
+
+    recipe: str
+    source: BeirSource | FarRelevantSource
     relevant_only: bool = False
     """Keep only documents that are relevant to a query, which is enough for probes by cosine. nDCG
     then refers to a search without the other documents."""
@@ -76,30 +80,25 @@ class Beir(Loader):
     buckets: BucketSchemes = Field(default=["thirds", "relative-20"], min_length=1)
     """Bucket schemes to report; the first one is the headline."""
 
-    def files(self) -> list[str]:
-        """List the local files of the dataset and of its evidence; none for datasets on the hub."""
-        source, paths = self.source, list[str]()
-        if Path(source.path).is_dir():
-            for name, suffixes in (
-                ("corpus", _TEXT_SUFFIXES),
-                ("queries", _TEXT_SUFFIXES),
-                (f"qrels/{source.split}", _QRELS_SUFFIXES),
-            ):
-                paths.append(workflow_path(str(_file(source, name, suffixes))))
-        elif not re.match(REPOSITORY, source.path):
-            raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
-        return paths + [path for one in self._annotation() for path in local_files(one)]
+    def judgements(self) -> pl.DataFrame:
+        """Read QRELS rows."""
+        raise NotImplementedError
 
-    def revisions(self) -> dict[str, str]:
-        """Return the pinned revisions of the dataset and of its evidence."""
-        found = super().revisions()
-        for one in self._annotation():
-            found |= dataset_revisions(one)
-        return found
+    def records(self, table: Literal["corpus", "queries"]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (origin, record) with `_id` and `text`, of documents also `title` if they have it.
 
-    def _annotation(self) -> list[RecordSource]:
-        both = (self.evidence.source, self.evidence.documents)
-        return [one for one in both if one is not None]
+        Raises InputError if a record lacks a field.
+        """
+        raise NotImplementedError
+
+    def annotations(self, positives: Mapping[str, Sequence[str]]) -> list[Annotation]:
+        """Read the evidence of queries in their relevant documents (query id -> document ids)."""
+        raise NotImplementedError
+
+    @property
+    def has_titles(self) -> bool:
+        """Whether documents begin with their title."""
+        return False
 
     def _check_identical_ids(
         self, queries: pl.Series, documents: pl.Series, qrels: pl.DataFrame
@@ -136,7 +135,7 @@ class Beir(Loader):
             If a source cannot be read, or no query's evidence is found.
         """
         bad = BadRecords(self.source.max_bad_share)
-        read = _qrels(self.source)
+        read = self.judgements()
         where = f"{self.source.path}, qrels"
         judged = without_repeated_rows(read, source=where)
         positives: dict[str, list[str]] = {}
@@ -144,14 +143,15 @@ class Beir(Loader):
             if grade > 0:
                 positives.setdefault(query_id, []).append(document)
         corpus, texts = _corpus(self, {one for ids in positives.values() for one in ids})
-        queries = _queries(self.source, positives, bad)
+        queries = _queries(self, positives, bad)
         usable = qrels_of_corpus(judged, corpus["_id"], source=where)
         answerable = usable.get_column("query-id").unique()
         lost = queries.filter(~pl.col("_id").is_in(answerable.implode()))
         queries = queries.filter(pl.col("_id").is_in(answerable.implode()))
         self._check_identical_ids(queries["_id"], corpus["_id"], usable)
         evidence: dict[str, list[Annotation]] = {}
-        for one in read_evidence(self.evidence, set(queries.get_column("_id"))):
+        asked = {key: positives[key] for key in queries.get_column("_id")}
+        for one in self.annotations(asked):
             evidence.setdefault(one.query_id, []).append(one)
         n_read = queries.height + lost.height + len(bad.messages)
         counts = [Flow("queries", n_read, queries.height)]
@@ -174,16 +174,73 @@ class Beir(Loader):
             dropped_frame(
                 [
                     *(
-                        Dropped(_STAGE, "queries", key, positives[key][0], "positive_missing")
+                        Dropped(self.recipe, "queries", key, positives[key][0], "positive_missing")
                         for key in lost.get_column("_id")
                     ),
-                    *bad.dropped(_STAGE, "queries"),
-                    *_repeated(read),
+                    *bad.dropped(self.recipe, "queries"),
+                    *_repeated(read, self.recipe),
                 ]
             ),
             count_tokens=count_tokens,
-            flow=[(_STAGE, one) for one in counts],
+            flow=[(self.recipe, one) for one in counts],
         )
+
+
+class Beir(JudgedDataset):
+    """A BEIR dataset, with evidence from the annotation of its original dataset."""
+
+    recipe: Literal["beir"]
+    source: BeirSource
+    evidence: Evidence
+    titles: bool = True
+    """Documents begin with their title and a blank, as BEIR evaluates; positions include the
+    title."""
+
+    def files(self) -> list[str]:
+        """List the local files of the dataset and of its evidence; none for datasets on the hub."""
+        source, paths = self.source, list[str]()
+        if Path(source.path).is_dir():
+            for name, suffixes in (
+                ("corpus", _TEXT_SUFFIXES),
+                ("queries", _TEXT_SUFFIXES),
+                (f"qrels/{source.split}", _QRELS_SUFFIXES),
+            ):
+                paths.append(workflow_path(str(_file(source, name, suffixes))))
+        elif not re.match(REPOSITORY, source.path):
+            raise MissingError(f"{source.path}: no such folder in {Path.cwd()}")
+        return paths + [path for one in self._annotation() for path in local_files(one)]
+
+    def revisions(self) -> dict[str, str]:
+        """Return the pinned revisions of the dataset and of its evidence."""
+        found = super().revisions()
+        for one in self._annotation():
+            found |= dataset_revisions(one)
+        return found
+
+    def _annotation(self) -> list[RecordSource]:
+        both = (self.evidence.source, self.evidence.documents)
+        return [one for one in both if one is not None]
+
+    @property
+    def has_titles(self) -> bool:
+        """Whether documents begin with their title."""
+        return self.titles
+
+    def judgements(self) -> pl.DataFrame:
+        """Read the qrels of the split."""
+        return _qrels(self.source)
+
+    def records(self, table: Literal["corpus", "queries"]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the records of a table."""
+        further = ("title",) if table == "corpus" else ()
+        columns = ("_id", *further, "text")
+        for origin, record in source_records(_table(self.source, table), columns):
+            require_columns(record, ("_id", "text"), origin)
+            yield origin, record
+
+    def annotations(self, positives: Mapping[str, Sequence[str]]) -> list[Annotation]:
+        """Read the evidence of the queries."""
+        return read_evidence(self.evidence, set(positives))
 
 
 @dataclass(frozen=True)
@@ -230,18 +287,16 @@ def _log(rows: Sequence[tuple[Any, ...]], *, where: str) -> None:
 # --- Reading BEIR's three tables
 
 
-def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _Positive]]:
+def _corpus(section: JudgedDataset, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _Positive]]:
     """Read `_id` and `text` of the documents, and title and text of the ``wanted`` ones."""
-    source = _table(section.source, "corpus")
     positives: dict[str, _Positive] = {}
 
     def rows() -> Iterator[DocumentRow]:
-        for origin, record in source_records(source, ("_id", "title", "text")):
-            require_columns(record, ("_id", "text"), origin)
+        for origin, record in section.records("corpus"):
             key = require_id(record["_id"], "_id", origin=origin)
             text = require_text(record["text"], "text", origin=origin).strip()
             title = require_text(record.get("title") or "", "title", origin=origin).strip()
-            whole = f"{title} {text}".strip() if section.titles else text
+            whole = f"{title} {text}".strip() if section.has_titles else text
             if key in wanted and whole:
                 positives[key] = _Positive(title, text, len(whole) - len(text))
             if key in wanted or not section.relevant_only:
@@ -255,23 +310,22 @@ def _corpus(section: Beir, wanted: set[str]) -> tuple[pl.DataFrame, dict[str, _P
     return documents.select("_id", "text"), positives
 
 
-def _repeated(qrels: pl.DataFrame) -> Iterator[Dropped]:
+def _repeated(qrels: pl.DataFrame, stage: str) -> Iterator[Dropped]:
     """Yield a row for each repetition of a judged pair."""
     counts = qrels.group_by("query-id", "corpus-id", maintain_order=True).len()
     for query_id, document, count in counts.filter(pl.col("len") > 1).iter_rows():
         for number in range(2, count + 1):
             name, detail = f"{query_id} {document} {number}", f"row {number} of {count}"
-            yield Dropped(_STAGE, "qrels", name, document, "repeated_row", detail)
+            yield Dropped(stage, "qrels", name, document, "repeated_row", detail)
 
 
-def _queries(source: BeirSource, judged: Mapping[str, object], bad: BadRecords) -> pl.DataFrame:
+def _queries(section: JudgedDataset, judged: Mapping[str, object], bad: BadRecords) -> pl.DataFrame:
     """Read `_id` and `text` of the queries that have a positive, in file order.
 
     A judged query without a text or a record is a bad record and left out.
     """
     rows: list[tuple[str, str]] = []
-    for origin, record in source_records(_table(source, "queries"), ("_id", "text")):
-        require_columns(record, ("_id", "text"), origin)
+    for origin, record in section.records("queries"):
         key = require_id(record["_id"], "_id", origin=origin)
         if key not in judged:
             continue
@@ -288,12 +342,14 @@ def _queries(source: BeirSource, judged: Mapping[str, object], bad: BadRecords) 
     if queries.get_column("_id").is_duplicated().any():
         repeated = queries.filter(pl.col("_id").is_duplicated())["_id"].to_list()
         raise InputError(
-            f"{source.path}: query id {repeated[0]!r} occurs more than once ({len(repeated)} rows "
-            "with repeated ids); query ids must be unique"
+            f"{section.source.path}: query id {repeated[0]!r} occurs more than once "
+            f"({len(repeated)} rows with repeated ids); query ids must be unique"
         )
     for key in sorted(judged.keys() - set(queries.get_column("_id")) - bad.messages.keys()):
-        bad.add(key, InputError(f"{source.path}: query {key!r} is in the qrels but has no text"))
-    bad.refuse_many(where=f"{source.path}, queries", unit="queries")
+        bad.add(
+            key, InputError(f"{section.source.path}: query {key!r} is in the qrels but has no text")
+        )
+    bad.refuse_many(where=f"{section.source.path}, queries", unit="queries")
     return queries
 
 

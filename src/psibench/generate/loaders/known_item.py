@@ -11,10 +11,14 @@ scores by position depend on the retriever and not on the queries:
 - A document gives queries for all three thirds, or none.
 - Of many draws per third, the three that are most similar in discrimination (sum of the idf), term
   frequency and span length are kept.
+
+Fenced code, badges, pictures and link targets of Markdown give no terms, and no evidence span has
+code: nobody asks for the words of a badge's address.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, ClassVar, Literal
@@ -38,6 +42,7 @@ from psibench.sources.documents import read_documents
 from psibench.tables.build_schemas import CANDIDATES
 from psibench.tables.dropped import Dropped, Flow, dropped_frame
 from psibench.text.lengths import TokenCounter
+from psibench.text.markup import code_blocks, pictures_and_addresses
 from psibench.text.segments import POSITIONS, inner_thirds
 from psibench.text.words import Words, is_content_word, tokenise
 
@@ -140,6 +145,11 @@ class LexicalIndex:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
         self.words = [tokenise(text) for text in texts]
+        self.code = [_is_in(words, code_blocks(text)) for words, text in self._words_and_texts()]
+        self.markup = [
+            of_code | _is_in(words, pictures_and_addresses(text))
+            for of_code, (words, text) in zip(self.code, self._words_and_texts(), strict=True)
+        ]
         self.documents_of: defaultdict[str, set[int]] = defaultdict(set)
         self._occurrences: dict[int, dict[str, np.ndarray]] = {}
         for number, words in enumerate(self.words):
@@ -152,6 +162,9 @@ class LexicalIndex:
             for stem, documents in self.documents_of.items()
             if MIN_DOCUMENTS <= len(documents) <= most
         }
+
+    def _words_and_texts(self) -> Iterator[tuple[Words, str]]:
+        return zip(self.words, self.texts, strict=True)
 
     def other_answer(self, number: int, stems: Sequence[str]) -> int | None:
         """Return another document with the stems as close together; None if no document has them.
@@ -177,6 +190,15 @@ class LexicalIndex:
         # Per occurrence, the latest occurrence of each stem so far; -width if it has not occurred.
         latest = np.maximum.accumulate(np.where(is_of, at, -width), axis=1).min(axis=0)
         return bool((at - latest < width).any())
+
+
+def _is_in(words: Words, spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Return whether each word starts inside a span, shape (n_words,), bool."""
+    found = np.zeros(len(words), dtype=bool)
+    for start, end in spans:
+        first, last = (bisect_left(words.starts, one) for one in (start, end))
+        found[first:last] = True
+    return found
 
 
 def occurrences_of_stems(words: Words) -> dict[str, list[int]]:
@@ -229,13 +251,17 @@ def _draw_queries(
     draws: dict[str, Draw] = {}
     other = None
     for chosen in _draw_terms(terms.frequency * terms.idf, allowed, n_terms, rng):
+        if index.code[number][terms.first[chosen].min() : terms.last[chosen].max()].any():
+            continue  # code between the terms
         answer = index.other_answer(number, [terms.stems[i] for i in chosen])
         if answer is None:
             draw = _as_draw(index.texts[number], words, terms, chosen)
             draws[draw.text] = draw
         else:
             other = answer
-    return list(draws.values()) or ("answerable_elsewhere", other)
+    if draws:
+        return list(draws.values())
+    return ("no_unambiguous_span" if other is None else "answerable_elsewhere"), other
 
 
 def _windows_with(terms: _Terms, n_terms: int, inside: range, width: int) -> np.ndarray:
@@ -250,15 +276,16 @@ def _windows_with(terms: _Terms, n_terms: int, inside: range, width: int) -> np.
 
 
 def _eligible_terms(index: LexicalIndex, number: int, inside: range) -> _Terms:
-    """Find the content words of a range that occur nowhere else in the document."""
-    words, text = index.words[number], index.texts[number]
+    """Find the content words of a range that occur nowhere else in the document, nor in markup."""
+    words, text, is_markup = index.words[number], index.texts[number], index.markup[number]
     occurrences = occurrences_of_stems(words)
     rows = []
     for stem in dict.fromkeys(words.stems[i] for i in inside):
         first, last = occurrences[stem][0], occurrences[stem][-1]
         is_inside = inside.start <= first and last < inside.stop
         word = text[words.starts[first] : words.ends[first]]
-        if is_inside and stem in index.idf and is_content_word(word):
+        is_prose = not is_markup[occurrences[stem]].any()
+        if is_inside and is_prose and stem in index.idf and is_content_word(word):
             rows.append((stem, first, last, len(occurrences[stem]), index.idf[stem]))
     numbers = np.array([row[1:4] for row in rows], dtype=np.int64).reshape(-1, 3)
     idf = np.array([row[4] for row in rows], dtype=np.float64)
@@ -370,6 +397,7 @@ def simulate_known_items(
     seed: int,
     n_terms: int = 5,
     queries_per_third: int = 1,
+    every: int = 1,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Simulate known-item queries whose evidence lies in a chosen third of a document.
 
@@ -381,17 +409,20 @@ def simulate_known_items(
         Seed of all draws, at least 0; every document has a separate stream of random numbers.
     n_terms, queries_per_third
         Terms of a query, and queries for each third of each document, at least 1.
+    every
+        Simulate queries of every n-th document only, to count them; all documents may answer them.
 
     Returns
     -------
     Queries, and dropped rows of planned queries that could not be made, both in order of the
-    documents, then of the thirds: together ``3 * queries_per_third`` per document. Queries have
-    ``QUERIES_SCHEMA``: ``answer`` is the span's text, ``idf_sum`` the discrimination of the terms.
+    documents, then of the thirds: together ``3 * queries_per_third`` per simulated document.
+    Queries have ``QUERIES_SCHEMA``: ``answer`` is the span's text, ``idf_sum`` the discrimination
+    of the terms.
     The reasons of dropped rows, in the order of the checks:
 
     - ``text_too_short``: the third has fewer words than a query.
     - ``no_unambiguous_span``: no span of the third has enough terms that occur nowhere else in the
-      text.
+      text, without code between them.
     - ``answerable_elsewhere``: every query drawn is matched in full by another document, within as
       many consecutive words as this one has (detail: the id of one such document).
     - ``unmatched``: too few triples of draws are similar enough (score: the largest spread of the
@@ -402,7 +433,8 @@ def simulate_known_items(
     index = LexicalIndex(texts)
     queries: list[tuple[object, ...]] = []
     dropped: list[Dropped] = []
-    for number, (doc_id, text) in enumerate(documents.select("_id", "text").iter_rows()):
+    rows = list(enumerate(documents.select("_id", "text").iter_rows()))
+    for number, (doc_id, text) in rows[::every]:
         rng = np.random.default_rng([seed, *doc_id.encode()])
         drawn = {
             position: _draw_queries(index, number, char_range, n_terms, queries_per_third, rng)
