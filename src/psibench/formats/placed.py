@@ -60,8 +60,8 @@ def read_placed_queries(path: Path, documents: pl.DataFrame, *, corpus: Path) ->
     without = joined.filter(last.is_null())
     _refuse(without, path, corpus, "is there; the query needs pos_char_span or pos_char_spans")
     for odd in (joined.filter(last > length), joined.filter(stated != length)):
-        size = odd["length"].first()
-        _refuse(odd, path, corpus, f"has {size} characters: the span belongs to another version")
+        why = "has {length} characters: the span belongs to another version"
+        _refuse(odd, path, corpus, why)
     filled = joined["length"].cast(queries.schema["pos_char_length"])
     queries = queries.with_columns(pos_char_length=filled)
     check_queries(queries.drop("text"), source=str(path))
@@ -76,7 +76,8 @@ def _refuse(odd: pl.DataFrame, path: Path, corpus: Path, why: str) -> None:
         span = row["pos_char_span"] or row[SEVERAL_SPANS]
         raise InputError(
             f"{path}: query {row['_id']!r} has the span {span} in the document "
-            f"{row['pos_corpus_id']!r}{size}, which in {corpus} {why} ({odd.height} such queries). "
+            f"{row['pos_corpus_id']!r}{size}, which in {corpus} "
+            f"{why.format(length=row['length'])} ({odd.height} such queries). "
             "Use the corpus for which the spans were made, as .jsonl or .parquet: texts of a "
             "folder are read without white space at their ends"
         )
