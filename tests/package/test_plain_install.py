@@ -1,4 +1,4 @@
-"""A plain `pip install psibench-ir`: without torch, Snakemake and clients of servers."""
+"""What a plain `pip install psibench-ir` can do: no torch, Snakemake or clients of servers."""
 
 import subprocess
 import sys

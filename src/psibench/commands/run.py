@@ -377,7 +377,7 @@ def show_results(targets: Sequence[str]) -> None:
     stems = {path.stem for path in files}
     for name in ("psi_table", "probe_table"):
         if name in stems:
-            show.run(argparse.Namespace(file=RESULTS_FOLDER / f"{name}.parquet"))
+            show.show_table(RESULTS_FOLDER / f"{name}.parquet")
     if "psi_table" in stems:
         for line in left_out_lines():
             print(line)

@@ -72,19 +72,27 @@ def run(args: argparse.Namespace) -> None:
     if file.suffix == ".csv":
         show_published(file, args)
         return
-    record = read_provenance(file) or {}
-    if record.get("table") == PROBE_TABLE.name:
-        table = read_table(file, PROBE_TABLE)
-        if args.format == "json":
-            print_json("show", {"probes": table})
-            return
-        if args.format != "text":
-            raise InputError(f"{file}: --format {args.format} needs a {PSI_TABLE.name}.parquet")
-        print("\n".join(probe_lines(table)))
-        return
-    if args.format != "text":
+    if args.format == "text":
+        show_table(file)
+    elif not is_probe_table(file):
         show_formatted(file, args)
+    elif args.format == "json":
+        print_json("show", {"probes": read_table(file, PROBE_TABLE)})
+    else:
+        raise InputError(f"{file}: --format {args.format} needs a {PSI_TABLE.name}.parquet")
+
+
+def is_probe_table(file: Path) -> bool:
+    """Return whether a file is a table of probes."""
+    return (read_provenance(file) or {}).get("table") == PROBE_TABLE.name
+
+
+def show_table(file: Path) -> None:
+    """Print the main rows of a table as text, with verdicts for a PSI table."""
+    if is_probe_table(file):
+        print("\n".join(probe_lines(read_table(file, PROBE_TABLE))))
         return
+    record = read_provenance(file) or {}
     csv = file.with_suffix(".csv")
     print_glance(read_table(file, PSI_TABLE), csv if csv.is_file() else file)
     print(*author_texts(str(record.get("queries_by") or "")).values(), sep="\n")
