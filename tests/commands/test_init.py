@@ -27,6 +27,12 @@ def test_the_texts_are_counted_and_named_as_seen_from_the_config(folder, capsys)
     assert written["benchmarks"]["my-docs"]["source"]["paths"] == ["../texts"]
 
 
+def test_a_folder_of_texts_is_not_taken_for_a_new_project(folder, capsys):
+    (folder / "texts" / "one.txt").write_text("a text")
+    assert main(["init", "texts"]) == 0
+    assert "texts has texts, too: to use these, give --corpus texts." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("files", "corpus", "said"),
     [

@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> None:
     sources = args.corpus or [args.folder / "texts"]
     texts = os.path.normpath(sources[0])
     summary = f"Kept: {config}." if is_kept else f"Put your texts into {texts}."
+    if args.corpus is None and not is_kept and not has_texts(texts) and has_texts(args.folder):
+        summary += f" {args.folder} has texts, too: to use these, give --corpus {args.folder}."
     if args.corpus is not None:
         try:
             skipped = Counter[str]()
