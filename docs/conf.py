@@ -7,7 +7,7 @@ from pathlib import Path
 project = "psibench"
 author = "The psibench maintainers"
 copyright = f"2026, {author}"  # noqa: A001 - Sphinx's name for it
-release = metadata.version("psibench")
+release = metadata.version("psibench-ir")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 source_suffix = {".md": "markdown"}
