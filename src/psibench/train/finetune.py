@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from psibench import __version__
 from psibench.errors import InputError
 from psibench.models.checkpoints import (
     USES,
@@ -52,7 +53,7 @@ from psibench.train.sections import Base, Examples, Pads, Settings
 logger = logging.getLogger("psibench")
 
 Device = Literal["auto", "cpu", "cuda"]
-LIBRARIES = ("psibench", "sentence-transformers", "transformers", "torch", "accelerate")
+LIBRARIES = ("sentence-transformers", "transformers", "torch", "accelerate")
 NO_POSITIONS = (
     "No positional encoding: the parameters of the rotary embedding in config.json make it the "
     "identity. Keep them.\n"
@@ -171,7 +172,7 @@ def save_model(network: Any, folder: Path, facts: dict[str, Any], *, licence: st
     notes = [NO_POSITIONS] if facts["entry"].get("positions") else []
     with (folder / "README.md").open("a", encoding="utf-8") as file:
         file.write("\n".join([origin, *notes]))
-    versions = {name: version(name) for name in LIBRARIES}
+    versions = {"psibench": __version__} | {name: version(name) for name in LIBRARIES}
     write_manifest(facts | {"weights": weight_hashes(folder), "versions": versions}, folder)
 
 
