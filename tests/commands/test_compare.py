@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 import pytest
+from score_tables import THIRDS, table
 
 from psibench.cli import main
 from psibench.commands.score_example import EXAMPLE_FOLDER
@@ -15,7 +16,6 @@ from psibench.tables import Provenance, read_provenance, read_table, write_table
 from psibench.tables.schemas import COMPARED, PSI_TABLE, QUERY_SCORES
 
 N_DOCUMENTS = 120
-THIRDS = ("beginning", "middle", "end")
 SOURCE = Provenance("score", 2, queries_by="people")
 
 
@@ -24,30 +24,6 @@ def base_scores(n_documents: int = N_DOCUMENTS, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     easy = rng.uniform(0.3, 0.9, size=(n_documents, 1))
     return np.clip(easy * [1.0, 0.9, 0.8] + rng.normal(0, 0.05, (n_documents, 3)), 0.0, 1.0)
-
-
-def table(scores: np.ndarray, *, cut: bool = False, **columns) -> pl.DataFrame:
-    """QUERY_SCORES of a query per third of each document; ``cut``: the last third was not read."""
-    n = len(scores)
-    seen = [1.0, 1.0, 0.0] if cut else [1.0, 1.0, 1.0]
-    rows = {
-        "model": "system",
-        "query_id": [f"q{d:03d}-{third}" for d in range(n) for third in range(3)],
-        "domain": "general",
-        "document_id": [f"d{d:03d}" for d in range(n) for _ in range(3)],
-        "cluster": None,
-        "span_start_char": pl.Series([100, 450, 800] * n, dtype=pl.Int32),
-        "span_mid_char": [110.0, 460.0, 810.0] * n,
-        "pos_char_length": pl.Series([900] * 3 * n, dtype=pl.Int32),
-        "relative_position": [110 / 900, 460 / 900, 810 / 900] * n,
-        "target_position": list(THIRDS) * n,
-        "target_positions": list(THIRDS) * n,
-        "length_bucket": pl.Series([None] * 3 * n, dtype=pl.String),
-        "visible": seen * n,
-        "pos_visible": (0.7 if cut else 1.0),
-        "ndcg@10": scores.ravel(),
-    }
-    return pl.DataFrame(rows).with_columns(**columns)
 
 
 def write(path, frame):

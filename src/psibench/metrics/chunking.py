@@ -78,18 +78,27 @@ def score_setting(
     assert ranked is not None
     metrics = [*(f"span-recall@{n}tokens" for n in budgets), *AT_K]
     scores = score_queries(documents, ranked, queries, qrels, metrics=metrics, domain=ALL)
-    middles = evidence_middles(queries).join(
-        queries.select(query_id="_id", length="pos_char_length"), on="query_id"
+    scores = scores.join(
+        thirds_of_evidence(queries), on="query_id", how="left", maintain_order="left"
     )
-    middle, length = pl.col("middle"), pl.col("length")
-    third = (middle * 3 / length).floor().clip(0, 2).cast(pl.Int64)
-    thirds = middles.select("query_id", third=third.replace_strict(range(3), POSITIONS))
-    scores = scores.join(thirds, on="query_id", how="left", maintain_order="left")
     scores = scores.join(
         places_in_chunks(chunks, queries), on="query_id", how="left", maintain_order="left"
     )
     kept = ranked.select("query_id", "doc_id", "start", "end", "score", "tokens")
     return SettingResult(name, setting, kept, with_sections(scores, queries), costs)
+
+
+def thirds_of_evidence(queries: pl.DataFrame) -> pl.DataFrame:
+    """Return query_id and ``third``: the third of the document with the middle of the evidence.
+
+    Thirds include their upper edge, as in `relative_bin`; the middle of several spans is the mean
+    of their middles.
+    """
+    lengths = queries.select(query_id="_id", length="pos_char_length")
+    middles = evidence_middles(queries).join(lengths, on="query_id", maintain_order="left")
+    share = pl.col("middle") * len(POSITIONS) / pl.col("length")
+    third = (share.ceil() - 1).clip(0, 2).cast(pl.Int64)
+    return middles.select("query_id", third=third.replace_strict(range(3), POSITIONS))
 
 
 def _spans(queries: pl.DataFrame) -> pl.DataFrame:
