@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import permutation_test
 from score_tables import THIRDS, table
 
 from psibench.cli import main
@@ -321,3 +322,20 @@ def test_evidence_known_by_class_is_compared_in_thirds(compare):
     printed = compare(table(scores, **no_span), table(scores * 0.9, **no_span), "--buckets", "all")
     assert "ndcg@10, thirds: 360 queries on 120 documents" in printed
     assert "squad" not in printed
+
+
+@pytest.mark.parametrize("n", [5, 8, 13])
+def test_few_documents_have_the_exact_p_of_means(compare, n):
+    scores = np.random.default_rng(n).uniform(0, 1, (2, n, 3))
+    printed = compare(table(scores[0]), table(scores[1]), "--json")
+    (row,) = json.loads(printed)["comparisons"]
+    expected = permutation_test(
+        (scores[0].sum(axis=1), scores[1].sum(axis=1)),
+        lambda x, y, axis: (x - y).sum(axis=axis),
+        permutation_type="samples",
+        n_resamples=np.inf,
+    ).pvalue
+    assert row["p_difference"] == pytest.approx(expected, abs=1e-12)
+    assert row["difference"] == pytest.approx((scores[0] - scores[1]).mean(), abs=1e-12)
+    assert row["difference_low"] is None
+    assert row["difference_high"] is None

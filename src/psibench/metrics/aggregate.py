@@ -20,7 +20,12 @@ from psibench.metrics.buckets import (
     assign,
     bucket_scheme,
 )
-from psibench.metrics.comparison import compare_profiles, mean_difference, psi_difference_columns
+from psibench.metrics.comparison import (
+    compare_profiles,
+    mean_difference,
+    mean_difference_of_few,
+    psi_difference_columns,
+)
 from psibench.metrics.constants import LEAST_INFORMATION
 from psibench.metrics.inference import BoolArray, FloatArray, IntArray, renumbered, units_of
 from psibench.metrics.psi import RowData, effect_columns, estimate_row
@@ -461,6 +466,9 @@ def _compared(
             units=units,
         )
         means = mean_difference(a[chosen], b[chosen], documents, level=level, units=units)
+        if means is None:
+            independent = documents if units is None else units
+            means = mean_difference_of_few(a[chosen], b[chosen], independent)
         # Only the view `all` has the same queries for both models.
         theirs = dict.fromkeys(mine)
         if view == "all":

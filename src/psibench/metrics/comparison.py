@@ -139,6 +139,21 @@ def mean_difference(
     return clustered_effect(sums, np.bincount(owner).astype(np.float64), level=level, limit=limit)
 
 
+def mean_difference_of_few(
+    first: FloatArray, second: FloatArray, documents: IntArray
+) -> Effect | None:
+    """Difference of two systems' means where documents are too few for `mean_difference`.
+
+    p is that of sign flips (`step_down_p`), which is exact if differences are symmetric. There is
+    no interval (its ends are NaN). Arrays of shape (n_queries,); ``documents`` are the documents or
+    other independent units. None with fewer than `FEWEST_CLUSTERS` of them.
+    """
+    if len(renumbered(documents)[2]) < FEWEST_CLUSTERS:
+        return None
+    (p,) = step_down_p(np.array([first, second]), documents)
+    return Effect(float((first - second).mean()), np.nan, np.nan, float(p))
+
+
 def step_down_p(scores: FloatArray, documents: IntArray) -> FloatArray:
     """Family-wise p-values, over all pairs, of "two systems have the same mean".
 

@@ -60,7 +60,7 @@ class ScoredModel:
     is_truncating: bool = False
 
 
-@stage("score", version=14)
+@stage("score", version=15)
 def run_score(job: Job) -> None:
     """Score the runs of a language pair per query, and compute its result tables.
 

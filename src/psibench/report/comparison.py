@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from psibench.metrics.comparison import groups_without_difference
-from psibench.metrics.constants import FEWEST_DOCUMENTS, SIGNIFICANCE_LEVEL
+from psibench.metrics.constants import FEWEST_CLUSTERS, SIGNIFICANCE_LEVEL
 from psibench.report.scores import bucket_axis, small_multiples
 from psibench.report.tables import FigureView, Form, render_page, slug, table_of, with_ends
 from psibench.report.views import simulation_note
@@ -176,8 +176,8 @@ def _means_text(rows: PairRows) -> str:
     if _n_untested(rows, "p_difference_adjusted"):
         n_documents = next(iter(rows.values()))["n_documents"]
         return (
-            f"Too few documents to test whether means differ ({n_documents}; {FEWEST_DOCUMENTS} "
-            "needed): use queries on more documents."
+            f"Too few documents or clusters to test whether means differ ({n_documents} documents; "
+            f"{FEWEST_CLUSTERS} of each are needed): use queries on more documents."
         )
     n_differ = len(_differ(rows, "p_difference_adjusted"))
     if len(rows) == 1:

@@ -405,7 +405,12 @@ COMPARISONS = TableSpec(
         Column("mean", FLOAT64, "mean over the queries", True),
         Column("other_mean", FLOAT64, "the same for the other model", True),
         *with_interval("difference", "difference of the means", low=BY_DOCUMENT),
-        Column("p_difference", FLOAT64, "p of equal means; not adjusted", True),
+        Column(
+            "p_difference",
+            FLOAT64,
+            "p of equal means; not adjusted; with fewer than 30 documents by sign flips",
+            True,
+        ),
         Column("psi_same", FLOAT64, "PSI at equal documents, corrected for noise", True),
         Column("other_psi_same", FLOAT64, "the same for the other model", True),
         *with_interval("psi_difference", "difference of the two PSIs"),
