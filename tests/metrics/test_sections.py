@@ -2,7 +2,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from psibench.metrics.chunking import places_in_chunks
+from psibench.metrics.chunks import places_in_chunks
 from psibench.metrics.comparison import simultaneous_differences
 from psibench.metrics.query_scores import cluster_numbers, document_numbers
 from psibench.metrics.sections import N_SECTIONS, evidence_middles, with_sections

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.metrics.chunks import GAP, rank_run, score_queries, span_metrics
+from psibench.metrics.chunks import GAP, score_queries, span_metrics
+from psibench.tables.chunks import rank_run
 
 QRELS = {"query-id": ["q", "p"], "corpus-id": ["d", "e"], "score": [1, 1]}
 

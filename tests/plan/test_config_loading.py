@@ -120,16 +120,30 @@ def chunked(**chunks):
 @pytest.mark.parametrize(
     ("chunks", "message"),
     [
-        # The workflow would search whole documents.
-        ({"size": 128, "overlap": 16}, "'m' has `chunks`, whose runs the workflow does not make"),
         ({}, "splitter recursive needs size"),
         ({"size": 16, "overlap": 16}, "overlap 16 leaves no step in size 16"),
         ({"size": 16, "command": ["cut"]}, "splitter: command and the key command need each other"),
         ({"size": 16, "context": "all"}, "Input should be 'none', 'title' or 'late'"),
     ],
 )
-def test_a_model_with_chunks_is_refused_by_the_workflow(chunks, message):
+def test_invalid_chunks_are_refused(chunks, message):
     assert message in chunked(splitter="recursive", **chunks)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"backend": "bm25s"},
+        {"backend": "colbert", "checkpoint": "c", "max_tokens": 64},
+        {"backend": "rerank", "reranker": "bm25"},
+        {"backend": "fusion", "of": ["bm25", "all-minilm-l6-v2"]},
+    ],
+    ids=lambda entry: entry["backend"],
+)
+def test_chunks_of_other_backends_are_refused(entry):
+    chunks = {"splitter": "recursive", "size": 128}
+    asked = {"models": ["m"], "registry": {"m": entry | {"chunks": chunks}}}
+    assert "chunks is for the backends sentence-transformers and static" in refusal(asked)
 
 
 def test_a_config_that_is_not_a_mapping_is_refused(tmp_path):

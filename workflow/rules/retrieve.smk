@@ -60,6 +60,25 @@ use rule on_gpu as encode with:
         stage=STAGES["encode"],
 
 
+# Cuts documents into chunks first. A job of a slice takes whole documents.
+use rule encode as encode_chunks with:
+    input:
+        corpora=tables("corpus"),
+        queries=tables("queries"),
+        checkpoint=outside(model_files),
+        tokenizer=outside(length_tokenizer),
+    log:
+        "logs/{benchmark}/encode_chunks/{model}/{lang}{portion}.log",
+    benchmark:
+        "benchmarks/{benchmark}/encode_chunks/{model}/{lang}{portion}.tsv"
+    wildcard_constraints:
+        model=patterns["chunked"],
+    params:
+        content=content("encode_chunks", model_files, length_tokenizer),
+        length_tokenizer=settings.length_tokenizer,
+        stage=STAGES["encode_chunks"],
+
+
 # Vectors of an embedding API: needs no GPU, but internet and a key.
 use rule on_cpu as embed_api with:
     input:
@@ -142,6 +161,21 @@ use rule on_gpu as search_vectors with:
         remove_identical_ids=remove_identical_ids,
         store=settings.store,
         stage=STAGES["search_vectors"],
+
+
+# Searches the chunks of documents. `run` has the documents, each with the score of its best chunk.
+use rule search_vectors as search_chunks with:
+    output:
+        run="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.parquet",
+        chunks="results/{benchmark}/runs/{model}/{query_lang}-{corpus_lang}.chunks.parquet",
+    log:
+        "logs/{benchmark}/search_chunks/{model}/{query_lang}/{corpus_lang}.log",
+    benchmark:
+        "benchmarks/{benchmark}/search_chunks/{model}/{query_lang}/{corpus_lang}.tsv"
+    wildcard_constraints:
+        model=patterns["chunked"],
+    params:
+        stage=STAGES["search_chunks"],
 
 
 # Reranks the top documents of a first stage.

@@ -313,6 +313,8 @@ def _model_text(entry: Model) -> str:
         with suppress(MissingError):
             folder = local_folder(entry.checkpoint)
             limit = None if folder is None else reading_of(entry, folder).max_tokens
+    if getattr(entry, "chunks", None) is not None:
+        return f"{entry.backend}, in chunks"
     if limit is None or getattr(entry, "windows", None) is not None:
         return entry.backend
     return f"{entry.backend}, up to {limit:,} tokens"
@@ -509,6 +511,9 @@ def _reach_lines(plan: Plan, benchmark: str, texts: pl.Series, unit: str) -> Ite
             yield f"{model} reads the first and the last {windows.tokens:,} tokens of a document"
         elif windows is not None:
             yield f"{model} reads all of the text in windows"
+        elif (chunks := getattr(entry, "chunks", None)) is not None:
+            late = " of whole documents" if chunks.context == "late" else ""
+            yield f"{model} reads the text in chunks{late}, up to {limit:,} tokens of each"
         else:
             yield (
                 f"{model} {verb} {limit:,} tokens{why}: {about}"

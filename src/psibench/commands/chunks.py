@@ -27,6 +27,8 @@ from psibench.report.text_table import frame_lines
 from psibench.tables.atomic import write_text
 
 DEFAULT_MODEL = "all-minilm-l6-v2"
+DOCUMENTS = 10
+"""Documents to find for each query, for ndcg@10."""
 PASSAGE_CHARS = 4000
 """Known-item queries are made for passages of up to this many characters."""
 
@@ -212,7 +214,13 @@ def _measure(
                 speed[-1] if stats.tokens else tuple(map(sum, zip(*speed, strict=True)))
             )
             run = search_chunks(
-                entry.scores_by, asked, vectors, queries["_id"], cut, tokens=max(budgets)
+                entry.scores_by,
+                asked,
+                vectors,
+                queries["_id"],
+                cut,
+                tokens=max(budgets),
+                documents=DOCUMENTS,
             )
             print(
                 f"{number}/{len(settings)} {name}: {cut.height:,} chunks, {stats.texts:,} encoded "

@@ -53,8 +53,7 @@ class SentenceTransformerModel(EncoderModel):
     """Read a document up to max_tokens as a whole, then pool each chunk of tokens by the mean. Only
     for checkpoints with mean pooling."""
     chunks: Chunks | None = None
-    """Cut documents into chunks, which are ranked, and folded to documents by their best chunk. For
-    `psibench chunks`; `psibench run` refuses a model with chunks."""
+    """Cut documents into chunks, which are ranked; a document has the score of its best chunk."""
     positions: Literal["none"] | None = None
     """none: no rotary embedding (AntNLP/TinyLlama-NoPE-1.1B, whose config.json does not declare
     it). Null: the positions that config.json declares."""
@@ -204,6 +203,15 @@ class StaticModel(EncoderModel):
     dimensions: int | None = Field(default=None, ge=1)
     """Number of dimensions to keep (Matryoshka models), for checkpoints of static embeddings. Null:
     the checkpoint's truncate_dim, or all."""
+    chunks: Chunks | None = None
+    """Cut documents into chunks, which are ranked; a document has the score of its best chunk.
+    Without `context: late`."""
+
+    @model_validator(mode="after")
+    def _no_late_chunks(self) -> "StaticModel":
+        if self.chunks and self.chunks.context == "late":
+            raise ValueError("chunks.context: late needs a transformer; allowed: none, title")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -215,5 +223,6 @@ class StaticModel(EncoderModel):
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out defaults of newer keys, so that older results stay valid."""
-        usual = {"library": "sentence-transformers", "whole_texts": False, "dimensions": None}
+        usual: dict[str, Any] = {"library": "sentence-transformers", "whole_texts": False}
+        usual |= {"dimensions": None, "chunks": None}
         return {k: v for k, v in dump(self).items() if k not in usual or v != usual[k]}

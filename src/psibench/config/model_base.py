@@ -33,6 +33,16 @@ class ModelBase(Section):
     control: Literal["position-blind", "truncating"] | None = None
     """Marks a control, which calibrates a benchmark."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_chunks(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("chunks") and "chunks" not in cls.model_fields:
+            raise ValueError(
+                "chunks is for the backends sentence-transformers and static-embeddings; remove it "
+                "(runs of chunks from elsewhere: psibench score)"
+            )
+        return data
+
 
 class Overlapping(Section):
     """Overlapping pieces of a text, all of the same number of tokens."""

@@ -128,6 +128,9 @@ EncoderEntry = (
 )
 """Models whose texts a job of ours encodes."""
 
+ChunkedEntry = SentenceTransformerModel | StaticModel
+"""Models that may cut documents into `chunks`."""
+
 Kind = Literal["sparse", "dense", "late-interaction", "reranker", "fusion", "control", "run"]
 """What the `kind` of an entry may be."""
 

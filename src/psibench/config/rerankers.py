@@ -157,6 +157,12 @@ class BiEncoderReranker(RerankerBase):
     """An encoder entry as in the model registry; `scoring: maxsim` makes late interaction."""
     calibration: Calibration
 
+    @model_validator(mode="after")
+    def _no_chunks(self) -> "BiEncoderReranker":
+        if self.encoder.chunks is not None:
+            raise ValueError("encoder.chunks: a reranker scores whole texts; remove chunks")
+        return self
+
 
 RerankerModel = Annotated[
     CrossEncoderReranker

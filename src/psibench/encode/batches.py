@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -46,6 +46,11 @@ class EncodeStats:
     def padding_share(self) -> float:
         """Share of the computed tokens that are padding."""
         return 1 - self.tokens / self.padded_tokens if self.padded_tokens else 0.0
+
+    def add(self, other: "EncodeStats") -> None:
+        """Add the counts and times of another part of the job."""
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def log(self) -> None:
         """Log the number of texts and tokens, and the speed."""

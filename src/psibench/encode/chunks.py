@@ -3,7 +3,7 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from psibench.config.sections import Encoding
 from psibench.encode.batches import EncodeStats, TextEncoding
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
-from psibench.models.protocols import Encoder, StopCheck, TokenizedText
+from psibench.models.protocols import Encoder, TokenizedText
 from psibench.models.tokenizing import token_offsets
 from psibench.tables.chunks import CHUNK_COLUMNS, refuse_beyond, refuse_invalid_chunks
 from psibench.text.lengths import in_blocks
@@ -133,21 +133,30 @@ def with_tokens(cut: pl.DataFrame, texts: Mapping[str, str], rulers: Rulers) -> 
 def titles_of(documents: pl.DataFrame) -> dict[str, str]:
     """Return each document's title: the column ``title``, else a heading in the first line.
 
-    Raises InputError if no document has one.
+    Documents without a title have an empty one.
     """
     given = documents["title"] if "title" in documents.columns else [None] * documents.height
-    titles = {}
-    for (doc_id, text), title in zip(
-        documents.select("_id", "text").iter_rows(), given, strict=True
-    ):
-        heading = HEADING.match(text)
-        titles[doc_id] = (title or "").strip() or (heading[1] if heading else "")
-    if not any(titles.values()):
+    return {
+        doc_id: title_of(text, title)
+        for (doc_id, text), title in zip(
+            documents.select("_id", "text").iter_rows(), given, strict=True
+        )
+    }
+
+
+def title_of(text: str, given: str | None) -> str:
+    """Return the given title of a document, else a heading in its first line, else nothing."""
+    heading = HEADING.match(text)
+    return (given or "").strip() or (heading[1] if heading else "")
+
+
+def refuse_no_titles(titles: Iterable[str]) -> None:
+    """Raise InputError if all titles are empty."""
+    if not any(titles):
         raise InputError(
             "context: title, but no document has a title: give the field title, or begin the texts "
             "with a heading (# Title)"
         )
-    return titles
 
 
 @dataclass(frozen=True)
@@ -161,6 +170,8 @@ class EncodedChunks:
     n_tokens
         (n_chunks,) int64: tokens that the model read for the chunk, special tokens included. For
         late chunking the tokens of the document's windows, shared equally by its chunks.
+    read_chars
+        (n_chunks,) int64: leading characters of the chunk that the model read.
     n_cut
         Number of chunks whose end the model did not read.
     stats
@@ -169,6 +180,7 @@ class EncodedChunks:
 
     keys: list[bytes]
     n_tokens: np.ndarray
+    read_chars: np.ndarray
     n_cut: int
     stats: EncodeStats
 
@@ -181,8 +193,8 @@ def encode_chunks(
     settings: Encoding,
     *,
     context: str = "none",
-    stop: StopCheck | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    titles: Mapping[str, str] | None = None,
+    **options: Any,
 ) -> EncodedChunks:
     """Encode chunks into a store, each distinct input once.
 
@@ -192,6 +204,10 @@ def encode_chunks(
         As in `cut_documents`.
     context
         none, title or late; see `Chunks.context`.
+    titles
+        Titles by document for ``context: title``, at least one not empty; None: `titles_of`.
+    options
+        ``stop``, ``expect`` and ``advance`` of `TextEncoding`.
 
     Raises
     ------
@@ -200,27 +216,34 @@ def encode_chunks(
         memory.
     """
     if context == "late":
-        return _encode_late(encoder, store, documents, cut, settings, stop=stop, advance=advance)
-    encoding = TextEncoding(encoder, store, settings, stop=stop, advance=advance)
-    titles = titles_of(documents) if context == "title" else {}
+        return _encode_late(encoder, store, documents, cut, settings, **options)
+    encoding = TextEncoding(encoder, store, settings, **options)
+    if context != "title":
+        titles = {}
+    elif titles is None:
+        titles = titles_of(documents)
+        refuse_no_titles(titles.values())
     texts = dict(documents.select("_id", "text").iter_rows())
     salt = encoder.salt("document")
-    inputs = []
+    inputs, title_chars = list[str](), list[int]()
     for doc_id, start, end in cut.select(CHUNK_COLUMNS).iter_rows():
-        title = titles.get(doc_id, "")
-        inputs.append((f"{title}\n\n" if title else "") + texts[doc_id][start:end])
+        title = f"{title}\n\n" if (title := titles.get(doc_id, "")) else ""
+        inputs.append(title + texts[doc_id][start:end])
+        title_chars.append(len(title))
     keys = [text_key(one, salt=salt) for one in inputs]
-    read: dict[bytes, tuple[int, bool]] = {}
+    read: dict[bytes, tuple[int, int, bool]] = {}
     new = ((key, text) for key, text in dict(zip(keys, inputs, strict=True)).items())
     for block in in_blocks(new, lambda keyed: len(keyed[1]), BLOCK_CHARS):
         own, block_texts = map(list, zip(*block, strict=True))
         items = encoder.tokenize(block_texts, "document")
         for key, text, item in zip(own, block_texts, items, strict=True):
-            read[key] = item.n_tokens, item.visible_char_end < len(text.rstrip())
+            end = item.visible_char_end
+            read[key] = item.n_tokens, end, end < len(text.rstrip())
         encoding.add(own, items)
     encoding.finish()
-    n_tokens = np.array([read[key][0] for key in keys], dtype=np.int64)
-    return EncodedChunks(keys, n_tokens, sum(read[key][1] for key in keys), encoding.stats)
+    n_tokens, ends, n_cut = np.array([read[key] for key in keys], dtype=np.int64).reshape(-1, 3).T
+    read_chars = np.maximum(0, ends - np.array(title_chars, dtype=np.int64))
+    return EncodedChunks(keys, n_tokens, read_chars, int(n_cut.sum()), encoding.stats)
 
 
 def _encode_late(
@@ -244,7 +267,7 @@ def _encode_late(
     room = encoder.entry.max_tokens - len(probe.windows[0]) + int(probe.content[0].sum())
     into = _ByDocument(store)
     encoding = TextEncoding(encoder, into, settings, **options)  # type: ignore[arg-type]
-    keys, n_tokens, n_cut = list[bytes](), list[float](), 0
+    keys, n_tokens, read_chars, n_cut = list[bytes](), list[float](), list[int](), 0
     new: dict[bytes, TokenizedText] = {}
     n_chars = 0
     for doc_id, parts in parts_of.items():
@@ -262,12 +285,23 @@ def _encode_late(
             new, n_chars = {}, 0
         (offsets,) = token_offsets(encoder.model.tokenizer, [text])
         ends = np.searchsorted(offsets[:, 0], np.array(parts))
-        n_cut += int((ends[:, 1] - ends[:, 0] > room).sum())
+        beyond = ends[:, 1] - ends[:, 0] > room
+        n_cut += int(beyond.sum())
+        read_chars += [
+            int(offsets[first + room - 1, 1]) - start if is_cut else end - start
+            for (start, end), first, is_cut in zip(parts, ends[:, 0], beyond, strict=True)
+        ]
         keys += own
         n_tokens += [item.n_tokens / len(parts)] * len(parts)
     encoding.add([*new], [*new.values()])
     encoding.finish()
-    return EncodedChunks(keys, np.rint(n_tokens).astype(np.int64), n_cut, encoding.stats)
+    return EncodedChunks(
+        keys,
+        np.rint(n_tokens).astype(np.int64),
+        np.array(read_chars, dtype=np.int64),
+        n_cut,
+        encoding.stats,
+    )
 
 
 class _ByDocument:

@@ -1,5 +1,7 @@
 """Rows of an encodings table for a job."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from psibench.models.protocols import Role
@@ -8,27 +10,38 @@ from psibench.tables.schemas import ENCODINGS
 from psibench.tables.spec import TableSpec
 
 
-def own_rows(job: Job, encodings: str, role: Role, *, own: str, spec: TableSpec) -> pl.DataFrame:
+def own_rows(
+    job: Job,
+    encodings: str,
+    role: Role,
+    *,
+    own: str,
+    spec: TableSpec,
+    encoded: TableSpec = ENCODINGS,
+    further: Sequence[str] = (),
+) -> pl.DataFrame:
     """Return the addresses of the vectors of a role's texts in the job's domains.
 
     Parameters
     ----------
     encodings
-        The input with the ENCODINGS table.
+        The input with the tables of ``encoded``: ENCODINGS or CHUNK_ENCODINGS.
     own
         The input with the tables of the benchmark's texts, of ``spec``, if more texts were encoded.
         Without tables all encoded texts are returned.
+    further
+        More columns of ``encoded`` to return.
 
     Returns
     -------
-    (n_texts, 4) frame role, domain, _id, key, in the order of the table.
+    (n_rows, 4 + n_further) frame role, domain, _id, key, ..., in the order of the table.
 
     Raises
     ------
     InputError
         If a table cannot be read, or does not fit its schema.
     """
-    frame = job.columns(encodings, ENCODINGS, ("role", "domain", "_id", "key"))
+    frame = job.columns(encodings, encoded, ("role", "domain", "_id", "key", *further))
     rows = frame.filter(pl.col("domain").is_in(job.domain_names), role=role)
     if not job.has(own):
         return rows

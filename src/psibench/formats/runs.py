@@ -34,11 +34,11 @@ from psibench.formats.tabular import (
     stem,
 )
 from psibench.lines import read_json
-from psibench.metrics.chunks import rank_run
 from psibench.reading import identifier, shown
 from psibench.tables.chunks import (
     CHUNK_COLUMNS,
     CHUNK_ID,
+    rank_run,
     refuse_beyond,
     refuse_invalid_chunks,
 )

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.metrics.chunks import GAP, rank_run, score_queries
+from psibench.metrics.chunks import PLACES, places_in_chunks, score_queries
 from psibench.metrics.comparison import simultaneous_differences
 from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.psi import mean_interval
-from psibench.metrics.query_scores import SEVERAL_SPANS, unit_numbers
+from psibench.metrics.query_scores import unit_numbers
 from psibench.metrics.sections import evidence_middles, with_sections
+from psibench.tables.chunks import rank_run
 from psibench.tables.spec import ALL
 from psibench.text.segments import POSITIONS
 
@@ -20,7 +21,6 @@ LEVEL = 0.95
 AT_K = ("span-recall@5", "span-precision@5", "span-iou@5", "span-in-chunk@5", "ndcg@10")
 SETTING_KEYS = ("splitter", "size", "overlap", "unit", "context")
 BEST, NOT_APART = "1", "="
-PLACES = ("cut", "edge", "between", "centre")
 
 
 @dataclass(frozen=True)
@@ -99,52 +99,6 @@ def thirds_of_evidence(queries: pl.DataFrame) -> pl.DataFrame:
     share = pl.col("middle") * len(POSITIONS) / pl.col("length")
     third = (share.ceil() - 1).clip(0, 2).cast(pl.Int64)
     return middles.select("query_id", third=third.replace_strict(range(3), POSITIONS))
-
-
-def _spans(queries: pl.DataFrame) -> pl.DataFrame:
-    """Return query_id, doc_id, first, last, and whether the query has one span."""
-    columns: dict[str, Any] = {"query_id": "_id", "doc_id": "pos_corpus_id"}
-    one = queries.select(
-        **columns, span=pl.col("pos_char_span").cast(pl.List(pl.Int64)), single=True
-    )
-    if SEVERAL_SPANS in queries.columns:
-        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
-        several = queries.select(**columns, span=lists, single=False).explode("span")
-        one = pl.concat([one, several])
-    span = pl.col("span").list
-    return one.drop_nulls("span").select(
-        "query_id", "doc_id", "single", first=span.get(0), last=span.get(1)
-    )
-
-
-def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-    """Return query_id, ``place`` and ``n_cut`` of each query with a span.
-
-    ``n_cut`` is the number of its spans that are in no single chunk, as in ``span-in-chunk``, and
-    ``n_spans`` their number.
-    ``place`` is for a query with one span: cut, else by the distance of the span's middle from the
-    nearer end of a chunk that holds the span, as a share of half the chunk, in the chunk with the
-    largest share: edge up to 1/3, between up to 2/3, centre above.
-    """
-    spans = _spans(queries).with_row_index("span_index")
-    first, last, start, end = (pl.col(name) for name in ("first", "last", "start", "end"))
-    middle = (first + last) / 2
-    share = pl.min_horizontal(middle - start, end - middle) / ((end - start) / 2)
-    held = (
-        spans.join(chunks, on="doc_id")
-        .filter((start <= first) & (last - end <= GAP))
-        .group_by("span_index")
-        .agg(share=share.max())
-    )
-    number = (pl.col("share") * 3).floor().clip(0, 2).cast(pl.Int64) + 1
-    placed = spans.join(held, on="span_index", how="left", maintain_order="left").with_columns(
-        place=number.fill_null(0).replace_strict(range(4), PLACES)
-    )
-    return placed.group_by("query_id", maintain_order=True).agg(
-        place=pl.when(pl.col("single").first()).then(pl.col("place").first()),
-        n_cut=(pl.col("place") == PLACES[0]).sum(),
-        n_spans=pl.len(),
-    )
 
 
 def _cut_share(scores: pl.DataFrame) -> float:

@@ -40,8 +40,9 @@ import polars as pl
 from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
 from psibench.metrics.ranking import HEADLINE_METRICS, RankingMetric, parse_metrics
-from psibench.tables.chunks import CHUNK_COLUMNS
-from psibench.tables.ranking import rank_documents, with_ties
+from psibench.tables.build_schemas import TRANSLATED_LENGTH
+from psibench.tables.chunks import TOKENS_HANDED_ON
+from psibench.tables.ranking import with_ties
 
 SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk", "span-precision", "span-iou")
 OF_LENGTHS = ("span-precision", "span-iou")
@@ -52,12 +53,18 @@ SPAN_METRICS = (
     "span-in-chunk@10",
 )
 """Default metrics of a run of chunks, in front of `HEADLINE_METRICS`."""
-TOKEN_METRIC = "span-recall@1000tokens"
+TOKEN_METRIC = f"span-recall@{TOKENS_HANDED_ON}tokens"
 """First default metric if the run has a column `tokens`."""
 LENGTH_METRICS = ("span-precision@5", "span-iou@5")
 """Further default metrics if each row has start and end."""
+CUT_METRIC = "span-cut"
+"""Share of a query's spans that are in no single chunk of their document, whatever was found."""
+CHUNK_METRICS = (TOKEN_METRIC, *SPAN_METRICS, *LENGTH_METRICS, CUT_METRIC)
+"""Metrics of the workflow's models with chunks."""
 LEADING_SPAN_METRICS = (TOKEN_METRIC, SPAN_METRICS[0])
 """Metrics with which results of chunks begin, the first that they have."""
+PLACES = ("cut", "edge", "between", "centre")
+"""Places of a span in the chunk that holds it best; cut: in no single chunk."""
 GAP = 4
 """Characters, e.g. of an empty line, or of a line end with indentation."""
 MOST_TIED, MOST_ORDERED, DRAWS = 10, 5, 1000
@@ -78,37 +85,6 @@ def default_metrics(chunks: pl.DataFrame | None) -> list[str]:
 def document_metrics(metrics: Sequence[str]) -> list[str]:
     """Return the metrics of documents, without span metrics."""
     return [name for name in metrics if name.partition("@")[0] not in SPAN_KINDS]
-
-
-def rank_run(
-    scores: pl.DataFrame, *, top_k: int | None = None, source: str = "the run"
-) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Rank a run of documents or chunks; return the run of documents, and of chunks or None.
-
-    Parameters
-    ----------
-    scores : (n_pairs, >=3) frame with query_id, doc_id and score; for chunks also chunk_id, start,
-        end, and tokens if known. Then top_k counts chunks, and chunks tied with the last one are
-        kept.
-    top_k, source : as in `rank_documents`.
-
-    Returns
-    -------
-    Frames in the columns of the run table; the run of chunks also has chunk_id, start and end,
-    and tokens if given.
-    """
-    if "chunk_id" not in scores.columns:
-        return rank_documents(scores, top_k, source=source), None
-    renamed = scores.select("query_id", "score", doc_id="chunk_id")
-    ranked = rank_documents(renamed, source=source).rename({"doc_id": "chunk_id"})
-    if top_k is not None:
-        ranked = with_ties(ranked).filter(pl.col("tied_from") <= top_k)
-        ranked = ranked.drop("tied_from", "tied_to")
-    of_chunk = ["tokens"] if "tokens" in scores.columns else []
-    places = scores.select("chunk_id", *CHUNK_COLUMNS, *of_chunk).unique("chunk_id")
-    chunks = ranked.join(places, on="chunk_id", how="left", maintain_order="left")
-    best = chunks.group_by("query_id", "doc_id").agg(pl.col("score").max())
-    return rank_documents(best, source=source), chunks
 
 
 def score_queries(
@@ -133,6 +109,39 @@ def score_queries(
     by_span = span_metrics(run if chunks is None else chunks, queries, qrels, metrics=metrics)
     joined = scores.join(by_span, on="query_id", how="left", maintain_order="left")
     return joined.select(pl.exclude(metrics), *metrics)
+
+
+def chunk_scores(
+    chunks: pl.DataFrame, cut: pl.DataFrame, queries: pl.DataFrame, qrels: pl.DataFrame
+) -> pl.DataFrame:
+    """Compute the default metrics of chunks, and `CUT_METRIC`, of the queries with a span.
+
+    A translated query has none, because its span has the characters of the original document.
+
+    Parameters
+    ----------
+    chunks, queries, qrels : as in `span_metrics`, with tokens.
+    cut : doc_id, start, end of all chunks of the evidence documents.
+
+    Returns
+    -------
+    (n_queries with a span, 1 + n_metrics) frame: query_id, then Float64 in [0, 1].
+    """
+    metrics = [name for name in CHUNK_METRICS if name != CUT_METRIC]
+    has_span = pl.col("pos_char_span").is_not_null()
+    if SEVERAL_SPANS in queries.columns:
+        has_span |= pl.col(SEVERAL_SPANS).is_not_null()
+    if TRANSLATED_LENGTH in queries.columns:
+        has_span &= pl.col(TRANSLATED_LENGTH).is_null()
+    known = queries.filter(has_span)
+    if known.is_empty():
+        kinds = dict.fromkeys(CHUNK_METRICS, pl.Float64)
+        return pl.DataFrame(schema={"query_id": pl.String, **kinds})
+    scores = span_metrics(chunks, known, qrels, metrics=metrics)
+    places = places_in_chunks(cut, known).select(
+        "query_id", (pl.col("n_cut") / pl.col("n_spans")).alias(CUT_METRIC)
+    )
+    return scores.join(places, on="query_id", how="left", maintain_order="left")
 
 
 def span_metrics(
@@ -234,6 +243,61 @@ def span_metrics(
         )
         scored = scored.join(values, on="query_id", maintain_order="left")
     return scored
+
+
+def _spans(queries: pl.DataFrame) -> pl.DataFrame:
+    """Return query_id, doc_id, first, last, and whether the query has one span.
+
+    A span counts up to the end of its document.
+    """
+    is_known = "pos_char_length" in queries.columns
+    length = pl.col("pos_char_length").cast(pl.Int64) if is_known else pl.lit(None, pl.Int64)
+    columns: dict[str, Any] = {"query_id": "_id", "doc_id": "pos_corpus_id", "length": length}
+    one = queries.select(
+        **columns, span=pl.col("pos_char_span").cast(pl.List(pl.Int64)), single=True
+    )
+    if SEVERAL_SPANS in queries.columns:
+        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
+        several = queries.select(**columns, span=lists, single=False).explode("span")
+        one = pl.concat([one, several])
+    span = pl.col("span").list
+    return one.drop_nulls("span").select(
+        "query_id",
+        "doc_id",
+        "single",
+        first=span.get(0),
+        last=pl.min_horizontal(span.get(1), "length"),
+    )
+
+
+def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return query_id, ``place`` and ``n_cut`` of each query with a span.
+
+    ``n_cut`` is the number of its spans that are in no single chunk, as in ``span-in-chunk``, and
+    ``n_spans`` their number.
+    ``place`` is for a query with one span: cut, else by the distance of the span's middle from the
+    nearer end of a chunk that holds the span, as a share of half the chunk, in the chunk with the
+    largest share: edge up to 1/3, between up to 2/3, centre above.
+    """
+    spans = _spans(queries).with_row_index("span_index")
+    first, last, start, end = (pl.col(name) for name in ("first", "last", "start", "end"))
+    middle = (first + last) / 2
+    share = pl.min_horizontal(middle - start, end - middle) / ((end - start) / 2)
+    held = (
+        spans.join(chunks, on="doc_id")
+        .filter((start <= first) & (last - end <= GAP))
+        .group_by("span_index")
+        .agg(share=share.max())
+    )
+    number = (pl.col("share") * 3).floor().clip(0, 2).cast(pl.Int64) + 1
+    placed = spans.join(held, on="span_index", how="left", maintain_order="left").with_columns(
+        place=number.fill_null(0).replace_strict(range(4), PLACES)
+    )
+    return placed.group_by("query_id", maintain_order=True).agg(
+        place=pl.when(pl.col("single").first()).then(pl.col("place").first()),
+        n_cut=(pl.col("place") == PLACES[0]).sum(),
+        n_spans=pl.len(),
+    )
 
 
 def short_lists(chunks: pl.DataFrame, metrics: Sequence[str]) -> tuple[int, int]:

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from psibench.config.sections import Uncertainty
 from psibench.errors import InputError
-from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
+from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import LENGTH_EDGES, edges_of
-from psibench.metrics.query_scores import query_scores
+from psibench.metrics.chunks import CHUNK_METRICS, CUT_METRIC, chunk_scores
+from psibench.metrics.query_scores import SEVERAL_SPANS, query_scores
 from psibench.metrics.ranking import TIE_AVERAGED, parse_metrics
 from psibench.tables import read_table
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
@@ -22,6 +23,8 @@ from psibench.tables.job import Job
 from psibench.tables.ranking import with_ties
 from psibench.tables.schemas import (
     BUCKET_SCORES,
+    CHUNK_ENCODINGS,
+    CHUNK_RUN,
     COMPARISONS,
     ENCODINGS,
     PSI_TABLE,
@@ -47,7 +50,8 @@ class ScoredModel:
     """A model to score: its run over all domains, and fields of `Evaluated`.
 
     ``encodings`` (ENCODINGS) or ``seen`` (SEEN) have the visible part of each document, alone or
-    with a query. Without both, the model reads everything.
+    with a query. Without both, the model reads everything. ``chunks`` is the run of chunks
+    (CHUNK_RUN) of a model that cuts documents; its encodings are CHUNK_ENCODINGS.
     """
 
     model: str
@@ -58,6 +62,7 @@ class ScoredModel:
     reading_known: bool = True
     on_filter_panel: bool = False
     is_truncating: bool = False
+    chunks: str | Path | None = None
 
 
 @stage("score", version=15)
@@ -72,7 +77,8 @@ def run_score(job: Job) -> None:
     ``asked`` and ``queries`` are the same tables. Queries in only one of the two are left out and
     counted in the log. ``models`` are `ScoredModel` entries, whose tables are the other inputs; a
     run may have more queries. ``control``, ``windows`` and ``pairs`` are arguments of
-    `result_tables`. ``length_buckets``: whether to add rows per length, or the edges of the length
+    `result_tables`. Models with chunks also have `chunk_scores`, with rows in the tables.
+    ``length_buckets``: whether to add rows per length, or the edges of the length
     buckets (tokens). ``metrics`` are the metrics of per-query scores, ``psi_metrics`` of the result
     tables.
 
@@ -88,39 +94,53 @@ def run_score(job: Job) -> None:
     read = [
         str(path)
         for one in models
-        for path in (one.run, *one.encodings, one.seen)
+        for path in (one.run, *one.encodings, one.seen, one.chunks)
         if path is not None
     ]
     benchmark, query_lang, corpus_lang = (
         job.value(name) for name in ("benchmark", "query_lang", "corpus_lang")
     )
     author = job.record(inputs=read).queries_by or "not recorded"
-    tables = result_tables(
-        (
-            Evaluated(
-                one.model,
-                one.kind,
-                frame,
-                reading_known=one.reading_known,
-                on_filter_panel=one.on_filter_panel,
-                is_truncating=one.is_truncating,
-            )
-            for one, frame in zip(models, scored, strict=True)
-        ),
-        labels=RowLabels(benchmark, query_lang, corpus_lang, author),
-        metrics=job.value("psi_metrics"),
-        schemes=job.value("schemes"),
-        length_buckets=lengths is not False,
-        domains=True,
-        control=job.value("control"),
-        windows=job.value("windows", list[tuple[str, str]]),
-        pairs=job.value("pairs", list[tuple[str, str]], default=()),
-        settings=job.value("uncertainty", Uncertainty),
+
+    def tables_of(chosen: Sequence[ScoredModel], names: Sequence[str]) -> ResultTables:
+        frames = {one.model: frame for one, frame in zip(models, scored, strict=True)}
+        return result_tables(
+            (
+                Evaluated(
+                    one.model,
+                    one.kind,
+                    frames[one.model],
+                    reading_known=one.reading_known,
+                    on_filter_panel=one.on_filter_panel,
+                    is_truncating=one.is_truncating,
+                )
+                for one in chosen
+            ),
+            labels=RowLabels(benchmark, query_lang, corpus_lang, author),
+            metrics=names,
+            schemes=job.value("schemes"),
+            length_buckets=lengths is not False,
+            domains=True,
+            control=job.value("control"),
+            windows=job.value("windows", list[tuple[str, str]]),
+            pairs=job.value("pairs", list[tuple[str, str]], default=()),
+            settings=job.value("uncertainty", Uncertainty),
+        )
+
+    tables = [tables_of(models, job.value("psi_metrics"))]
+    scores = pl.concat(scored, how="diagonal")
+    of_chunks = [name for name in CHUNK_METRICS if name in scores.columns and scores[name].count()]
+    if of_chunks:
+        tables.append(tables_of([one for one in models if one.chunks is not None], of_chunks))
+    is_found = pl.col("metric") != CUT_METRIC  # the only one that is not about what was found
+    job.write("scores", scores, QUERY_SCORES, inputs=read)
+    buckets, psi, comparisons = (
+        pl.concat(getattr(one, name) for one in tables)
+        for name in ("buckets", "psi", "comparisons")
     )
-    job.write("scores", pl.concat(scored), QUERY_SCORES, inputs=read)
-    job.write("buckets", tables.buckets, BUCKET_SCORES, inputs=read)
-    job.write("psi", tables.psi, PSI_TABLE, inputs=read)
-    job.write("comparisons", tables.comparisons, COMPARISONS, inputs=read)
+    job.write("buckets", buckets, BUCKET_SCORES, inputs=read)
+    job.write("psi", psi.filter(is_found), PSI_TABLE, inputs=read)
+    job.write("comparisons", comparisons.filter(is_found), COMPARISONS, inputs=read)
 
 
 def scores_of(
@@ -134,8 +154,9 @@ def scores_of(
     domains = [domain for domain, _, _ in sides]
     hits = judged_rows(model.run, [judged for _, _, judged in sides], metrics)
     known_queries = [known for _, known, _ in sides]
+    of_chunks = model.chunks is not None
     ends = visible_ends_of_queries(
-        domains, known_queries, encodings=model.encodings, seen=model.seen
+        domains, known_queries, encodings=() if of_chunks else model.encodings, seen=model.seen
     )
     scores = pl.concat(
         query_scores(
@@ -153,7 +174,91 @@ def scores_of(
         raise InputError(
             f"{model.run}: a query id occurs in two domains; ids must differ between domains"
         )
+    if of_chunks:
+        scores = _with_chunk_scores(scores, model, sides)
     return scores.select(pl.lit(model.model).alias("model"), pl.all())
+
+
+def _with_chunk_scores(scores: pl.DataFrame, model: ScoredModel, sides: Sides) -> pl.DataFrame:
+    """Add the metrics of chunks, and set the visible shares to what was read in pieces."""
+    ranked = read_table(str(model.chunks), CHUNK_RUN)
+    columns = ("role", "domain", "_id", "start", "end", "visible_char_end")
+    found = []
+    for domain, known, judged in sides:
+        ids = known["pos_corpus_id"].unique().to_list()
+        cut = pl.concat(
+            read_columns(path, CHUNK_ENCODINGS, columns, ids=ids) for path in model.encodings
+        ).filter(role="document", domain=domain)
+        cut = cut.select(pl.col("start", "end", "visible_char_end").cast(pl.Int64), doc_id="_id")
+        ids_here = known["_id"].implode()
+        of_domain = ranked.filter(pl.col("query_id").is_in(ids_here))
+        measured = chunk_scores(of_domain, cut, known, judged)
+        reading = read_in_chunks(cut, known)
+        found.append(reading.join(measured, on="query_id", how="left", maintain_order="left"))
+    read = pl.concat(found)
+    return scores.drop("visible", "pos_visible").join(
+        read, on="query_id", how="left", maintain_order="left"
+    )
+
+
+def read_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return how much of each query's evidence and positive was read in chunks.
+
+    Parameters
+    ----------
+    chunks : doc_id, start, visible_char_end (Int64) of all chunks of the positives.
+    queries : columns of QUERIES; the spans of a translated positive are scaled to its length.
+
+    Returns
+    -------
+    (n_queries, 3) frame query_id, visible and pos_visible, as in QUERY_SCORES.
+    """
+    start, end = pl.col("start"), pl.col("visible_char_end")
+    reached = end.cum_max().shift(1).over("doc_id")
+    pieces = (
+        chunks.filter(start < end)
+        .sort("doc_id", "start", "visible_char_end")
+        .with_columns(piece=(start > reached).fill_null(value=False).cum_sum().over("doc_id"))
+        .group_by("doc_id", "piece")
+        .agg(low=start.min(), high=end.max())
+    )
+    original = pl.col("pos_char_length").cast(pl.Int64)
+    here = original
+    if TRANSLATED_LENGTH in queries.columns:
+        here = pl.coalesce(pl.col(TRANSLATED_LENGTH).cast(pl.Int64), original)
+    columns = {"query_id": "_id", "doc_id": "pos_corpus_id"}
+    spans = queries.select(
+        **columns,
+        length=here,
+        scale=here / original,
+        span=pl.col("pos_char_span").cast(pl.List(pl.Int64)),
+    )
+    if SEVERAL_SPANS in queries.columns:
+        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
+        several = queries.select(**columns, length=here, scale=here / original, span=lists)
+        spans = pl.concat([spans, several.explode("span")])
+    first, last = (pl.col("span").list.get(side) * pl.col("scale") for side in (0, 1))
+    last = pl.min_horizontal(last, "length")
+    whole = spans.unique("query_id").with_columns(first=pl.lit(0.0), last=pl.col("length") * 1.0)
+    parts = spans.drop_nulls("span").with_columns(first=first, last=last)
+
+    def share(of: pl.DataFrame) -> pl.DataFrame:
+        low = pl.max_horizontal("low", "first")
+        held = (pl.min_horizontal("high", "last") - low).clip(0)
+        joined = of.with_row_index("number").join(pieces, on="doc_id", how="left")
+        each = joined.group_by("number", "query_id").agg(
+            held=held.fill_null(0).sum(), size=(pl.col("last") - pl.col("first")).first()
+        )
+        return each.group_by("query_id").agg(
+            share=(pl.col("held").sum() / pl.col("size").sum()).clip(0, 1)
+        )
+
+    shares = queries.select(query_id="_id").join(
+        share(whole).rename({"share": "pos_visible"}), on="query_id", how="left"
+    )
+    shares = shares.join(share(parts).rename({"share": "visible"}), on="query_id", how="left")
+    is_whole = pl.when(pl.col("pos_visible") >= 1).then(1.0)
+    return shares.select("query_id", pl.coalesce("visible", is_whole), "pos_visible")
 
 
 def _read_sides(job: Job) -> list[tuple[str, pl.DataFrame, pl.DataFrame]]:

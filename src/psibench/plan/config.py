@@ -347,13 +347,6 @@ def _problems(config: Config, models: Mapping[str, Model]) -> Iterator[str]:
     if repeated:
         yield f"config key models: named more than once: {', '.join(repeated)}"
     evaluated = {name: models[name] for name in config.models if name in models}
-    for name, entry in evaluated.items():
-        if getattr(entry, "chunks", None) is not None:
-            yield (
-                f"config key models: {name!r} has `chunks`, whose runs the workflow does not make; "
-                f"measure it by `psibench chunks CORPUS --model {name}`, and name the run that "
-                "this writes by an entry with `backend: runs`"
-            )
     for name in config.probes.models or ():
         if name in evaluated and (reason := why_not(evaluated[name])) is not None:
             yield f"config key probes.models: {name!r} cannot be probed: {reason}"

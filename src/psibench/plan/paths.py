@@ -11,10 +11,11 @@ all paths.
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from psibench.config.embedding_apis import EmbeddingApiModel
-from psibench.config.model_base import EncoderModel, ModelBase
+from psibench.config.model_base import Chunks, EncoderModel, ModelBase
 from psibench.config.models import Bm25Model, FusionModel, RerankModel, RunFilesModel
 from psibench.config.rerankers import BiEncoderReranker, RerankerBase
 from psibench.filters.negatives import FinewebNegatives, judge_name
@@ -76,8 +77,9 @@ def _ids(plan: Plan) -> dict[str, list[str]]:
         "trainings": list(plan.config.training),
         "trained": list(plan.config.trained),
         "lexical": models(Bm25Model),
-        "vector": models((EncoderModel, EmbeddingApiModel)),
-        "encoded": models(EncoderModel),
+        "vector": [model for model in plan.models if plan.is_vector(model)],
+        "encoded": [model for model in models(EncoderModel) if not plan.is_chunked(model)],
+        "chunked": [model for model in plan.models if plan.is_chunked(model)],
         "api": models(EmbeddingApiModel),
         "reranking": models(RerankModel),
         "fused": models(FusionModel),
@@ -173,10 +175,15 @@ def sources_of(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[st
 
 
 def model_inputs(plan: Plan, model: str) -> list[str]:
-    """List the local checkpoint files of a model, or the manifest of its download or training."""
+    """List the local checkpoint files of a model, or the manifest of its download or training.
+
+    Also the files that the command of its `chunks` names.
+    """
     if model in plan.config.trained:
         return [f"{plan.config.trained[model].folder}/model.json"]
-    return _files_of(plan, plan.models[model])
+    chunks: Chunks | None = getattr(plan.models[model], "chunks", None)
+    named = [one for one in chunks.command if Path(one).is_file()] if chunks else []
+    return [*_files_of(plan, plan.models[model]), *named]
 
 
 def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
@@ -444,7 +451,8 @@ def compared_models(
 
     ``run`` is a model's run, or the run of a wider view (`Plan.run_source`). ``encodings`` or
     ``seen`` are the tables that record how much of each document the model reads; both are empty if
-    it reads all, or if this is unknown (``reading_known``).
+    it reads all, or if this is unknown (``reading_known``). Models with chunks also have
+    ``chunks``, their run of chunks.
     """
     pair, models = f"{query_lang}-{corpus_lang}", list[dict[str, Any]]()
     searched = plan.run_source(benchmark, query_lang, corpus_lang)
@@ -452,7 +460,7 @@ def compared_models(
         run, reads = f"results/{searched}/runs/{model}/{pair}", plan.visibility_source(model)
         if isinstance(plan.models[model], RunFilesModel):
             run = f"results/{benchmark}/runs/{model}/{pair}"  # the user's files are for one view
-        is_encoded = reads == "encoded"
+        is_encoded = reads in ("encoded", "chunks")
         models.append(
             {
                 "model": model,
@@ -464,6 +472,7 @@ def compared_models(
                 "on_filter_panel": plan.on_filter_panel(benchmark, model),
                 "is_truncating": plan.models[model].control == "truncating",
             }
+            | ({"chunks": f"{run}.chunks.parquet"} if reads == "chunks" else {})
         )
     return models
 
@@ -471,7 +480,7 @@ def compared_models(
 def scoring_inputs(plan: Plan, benchmark: str, query_lang: str, corpus_lang: str) -> list[str]:
     """List the runs and the reading tables that the scoring of a language pair reads."""
     compared = compared_models(plan, benchmark, query_lang, corpus_lang)
-    read = [(one["run"], *one["encodings"], one["seen"]) for one in compared]
+    read = [(one["run"], *one["encodings"], one["seen"], one.get("chunks")) for one in compared]
     return [path for paths in read for path in paths if path is not None]
 
 

@@ -186,8 +186,13 @@ class Plan:
         return section.lang or self.benchmarks[section.benchmark].section.language
 
     def is_vector(self, model: str) -> bool:
-        """Return whether a model's vectors are stored and searched."""
-        return isinstance(self.models[model], EncoderModel | EmbeddingApiModel)
+        """Return whether a model's vectors of whole documents are stored and searched."""
+        is_searched = isinstance(self.models[model], EncoderModel | EmbeddingApiModel)
+        return is_searched and not self.is_chunked(model)
+
+    def is_chunked(self, model: str) -> bool:
+        """Return whether a model's vectors of chunks of documents are stored and searched."""
+        return getattr(self.models[model], "chunks", None) is not None
 
     def is_api(self, model: str) -> bool:
         """Return whether a model is an embedding API."""
@@ -209,23 +214,29 @@ class Plan:
             return self.component_models(self.first_stage(model, benchmark), benchmark)
         return list(entry.of) if isinstance(entry, FusionModel) else [model]
 
-    def visibility_source(self, model: str) -> Literal["all", "encoded", "seen", "unknown"]:
+    def visibility_source(
+        self, model: str
+    ) -> Literal["all", "encoded", "chunks", "seen", "unknown"]:
         """Return which table records how much of each document a model reads.
 
-        ``all``: no table, as it reads whole documents; ``encoded``: its encodings; ``seen``: the
+        ``all``: no table, as it reads whole documents; ``encoded``: its encodings; ``chunks``: its
+        encodings, with a row for each chunk; ``seen``: the
         `.seen` table of its run, for each query's positive; ``unknown``: no table. Encodings record
         the length of the text that was read from the start, so a model that reads the head and the
-        tail is ``unknown``. A fusion has read everything that any component has read.
+        tail is ``unknown``. A fusion has read everything that any component has read. With chunks,
+        this is unknown unless another component reads whole documents.
         """
         entry = self.models[model]
         if isinstance(entry, FusionModel):
             parts = {self.visibility_source(one) for one in entry.of}
-            return "unknown" if "unknown" in parts and "all" not in parts else "seen"
+            return "unknown" if {"unknown", "chunks"} & parts and "all" not in parts else "seen"
         if isinstance(entry, RerankModel):
             return "seen"
         windows: Windows | None = getattr(entry, "windows", None)
         if isinstance(entry, RunFilesModel) or (windows and windows.keep == "head-and-tail"):
             return "unknown"
+        if self.is_chunked(model):
+            return "chunks"
         return "encoded" if self.is_vector(model) else "all"
 
     def llm_of(self, benchmark: str, task: str) -> LlmSettings:
@@ -256,6 +267,7 @@ class Plan:
             if isinstance(entry := self.models[model], EncoderModel)
             and getattr(entry, "max_tokens", None) is not None
             and getattr(entry, "windows", None) is None
+            and not self.is_chunked(model)
         }
         lengths = {model: getattr(self.models[model], "max_tokens") for model in entries}  # noqa: B009
         return [
@@ -466,6 +478,7 @@ def _make_plan(config: Config, models: Mapping[str, Model], noted: Gathered) -> 
     noted.problems.extend([*_without_pool(plan), *_unanswerable(plan)])
     if unfit:
         return plan  # the components of unsuitable models are unknown
+    noted.problems.extend(_unfit_chunks(plan))
     for name, entry in entries.items():
         if isinstance(entry, RunFilesModel):
             runs = [
@@ -494,6 +507,25 @@ def _without_pool(plan: Plan) -> Iterator[str]:
                 f"benchmark {section.benchmark!r} has only documents. Set `objective: pads` for "
                 "them, or choose a benchmark with queries"
             )
+
+
+def _unfit_chunks(plan: Plan) -> Iterator[str]:
+    """Yield messages on models with chunks: that recall documents, or whose tokens are unknown."""
+    for name, section in plan.config.benchmarks.items():
+        negatives = getattr(section, "false_negatives", None)
+        if negatives is not None and plan.is_chunked(negatives.recall.model):
+            yield (
+                f"config key benchmarks.{name}.false_negatives.recall.model: "
+                f"{negatives.recall.model!r} has `chunks`, and false negatives are whole "
+                "documents; name a model without chunks"
+            )
+    chunked = [repr(name) for name in plan.models if plan.is_chunked(name)]
+    if chunked and plan.config.length_tokenizer == WORDS:
+        yield (
+            f"config key length_tokenizer: it counts the tokens of the chunks of "
+            f"{', '.join(chunked)}, and {WORDS!r} is no tokenizer; name a checkpoint, e.g. "
+            "embedded:all-MiniLM-L6-v2"
+        )
 
 
 def _unanswerable(plan: Plan) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from psibench.config.encoders import ColbertModel
-from psibench.config.model_base import EncoderModel, ModelBase, Windows
+from psibench.config.model_base import Chunks, EncoderModel, ModelBase, Windows
 from psibench.config.rerankers import BiEncoderReranker, Bm25Reranker, RerankerBase
 from psibench.config.sections import Encoding
 from psibench.generate.benchmarks import (
@@ -69,6 +69,8 @@ SUMMARY_SHARE = 0.35
 """Tokens of a summary per token of its document, estimated in the same way."""
 PERSONA_TOKENS = 30
 """Approximate length of a persona of PersonaHub."""
+CHUNK_TOKENS = 256
+"""Assumed size of the chunks of a program."""
 LENGTHS_PER_BIN = 8
 """Evenly spaced lengths that represent the documents of a bin, to estimate truncated tokens."""
 EMBEDDED = {"parameters_m": 22.7, "embedding_parameters_m": 11.7, "dim": 384}
@@ -119,9 +121,19 @@ class Texts:
 
 
 def tokens_read(entry: ModelBase, texts: Texts) -> float:
-    """Count the tokens that a model reads: texts truncated to its longest input, or in windows."""
+    """Count the tokens that a model reads: texts truncated to its longest input, or in pieces.
+
+    Assumes that chunks have the size of their setting, and that a program makes no overlap.
+    """
     windows: Windows | None = getattr(entry, "windows", None)
-    if windows is None:
+    chunks: Chunks | None = getattr(entry, "chunks", None)
+    if chunks is not None:
+        size, overlap = _read_at_once(entry, chunks)
+        further = texts.pieces(size, overlap) - texts.n_documents
+        documents = texts.tokens() + overlap * further
+        if chunks.context != "late" and chunks.size is not None:  # long chunks are cut
+            documents *= min(1, getattr(entry, "max_tokens", math.inf) / size)
+    elif windows is None:
         documents = texts.tokens(getattr(entry, "max_tokens", math.inf))
     elif windows.keep == "head-and-tail":
         documents = texts.tokens(2 * windows.tokens)
@@ -130,6 +142,24 @@ def tokens_read(entry: ModelBase, texts: Texts) -> float:
         documents = texts.tokens() + windows.overlap * further
     asked = entry.query_tokens if isinstance(entry, ColbertModel) else None
     return documents + texts.n_queries * (asked or texts.query_tokens)
+
+
+def _chunk_tokens(chunks: Chunks) -> tuple[int, int]:
+    """Return size and overlap of chunks in tokens; a program's chunks have the default size."""
+    per_token = 1.0 if chunks.measure == "tokens" else CHARS_PER_TOKEN
+    size = math.ceil((chunks.size or CHUNK_TOKENS * per_token) / per_token)
+    return size, min(size - 1, math.ceil(chunks.overlap / per_token))
+
+
+def _read_at_once(entry: ModelBase, chunks: Chunks) -> tuple[int, int]:
+    """Return size and overlap of the pieces that a model reads, in tokens.
+
+    Late chunking reads a long document in windows of `max_tokens`, a quarter of them read before.
+    """
+    longest: int | None = getattr(entry, "max_tokens", None)
+    if chunks.context == "late" and longest is not None:
+        return longest, longest // 4
+    return _chunk_tokens(chunks)
 
 
 def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | None:
@@ -147,9 +177,12 @@ def store_bytes(entry: ModelBase, texts: Texts, encoding: Encoding) -> float | N
         return None
     windows: Windows | None = getattr(entry, "windows", None)
     pieces = windows or getattr(entry, "late_chunking", None)
+    chunks: Chunks | None = getattr(entry, "chunks", None)
     n_vectors = texts.n_texts
     if entry.scores_by != "cosine":
         n_vectors = tokens_read(entry, texts)
+    elif chunks is not None:
+        n_vectors = texts.pieces(*_chunk_tokens(chunks)) + texts.n_queries
     elif windows is not None and windows.keep == "head-and-tail":
         n_vectors = 2 * texts.n_documents + texts.n_queries
     elif pieces is not None and not (windows and windows.pool == "mean"):

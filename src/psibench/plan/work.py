@@ -396,7 +396,7 @@ def needed_encodings(plan: Plan) -> list[tuple[str, str, str]]:
         for language in view.native
     ]
     needed += [(name, *one) for name in plan.benchmarks for one in plan.similarity_jobs(name)]
-    vectors = [one for one in needed if plan.is_vector(one[1])]
+    vectors = [one for one in needed if plan.is_vector(one[1]) or plan.is_chunked(one[1])]
     return list(
         dict.fromkeys(
             (plan.encoding_source(name, model, at), model, at) for name, model, at in vectors

@@ -21,7 +21,6 @@ from psibench.formats.beir import read_query_file
 from psibench.formats.runs import read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import bucket_scheme
-from psibench.metrics.chunks import rank_run
 from psibench.metrics.query_scores import query_scores
 from psibench.plain_yaml import parse_yaml
 from psibench.publish.layouts import REMOVED_KEY, Written
@@ -29,6 +28,7 @@ from psibench.publish.retriever import KIND, Results
 from psibench.reading import read_text_file
 from psibench.report.wording import ENDS, estimate, number_text
 from psibench.tables import hash_file
+from psibench.tables.chunks import rank_run
 from psibench.tables.spec import ALL
 from psibench.tables.stage import version_of
 

@@ -1,14 +1,17 @@
-"""Chunks of documents: columns, ids and checks."""
+"""Chunks of documents: columns, ids, checks, and the ranking of runs of chunks."""
 
 import polars as pl
 
 from psibench.errors import InputError
+from psibench.tables.ranking import rank_documents, with_ties
 from psibench.text.lengths import MOST_TEXT_CHARS
 
 CHUNK_COLUMNS = ("doc_id", "start", "end")
 """A document, and the characters [start, end) of it."""
 CHUNK_ID = pl.format("{} [{}, {})", *CHUNK_COLUMNS)
 """The id of a chunk, from its columns."""
+TOKENS_HANDED_ON = 1000
+"""Tokens of ranked chunks that a system hands to a language model, by default."""
 _IN_ID = r"(?s)^(?<doc_id>.*) \[(?<start>\d+), (?<end>\d+)\)$"
 
 
@@ -47,3 +50,34 @@ def refuse_beyond(chunks: pl.DataFrame, lengths: pl.DataFrame, *, source: str) -
             f"{length} characters ({beyond.height} such rows); start and end must be characters, "
             "not bytes or tokens, of the same text as the queries' spans"
         )
+
+
+def rank_run(
+    scores: pl.DataFrame, *, top_k: int | None = None, source: str = "the run"
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """Rank a run of documents or chunks; return the run of documents, and of chunks or None.
+
+    Parameters
+    ----------
+    scores : (n_pairs, >=3) frame with query_id, doc_id and score; for chunks also chunk_id, start,
+        end, and tokens if known. Then top_k counts chunks, and chunks tied with the last one are
+        kept.
+    top_k, source : as in `rank_documents`.
+
+    Returns
+    -------
+    Frames in the columns of the run table; the run of chunks also has chunk_id, start and end,
+    and tokens if given.
+    """
+    if "chunk_id" not in scores.columns:
+        return rank_documents(scores, top_k, source=source), None
+    renamed = scores.select("query_id", "score", doc_id="chunk_id")
+    ranked = rank_documents(renamed, source=source).rename({"doc_id": "chunk_id"})
+    if top_k is not None:
+        ranked = with_ties(ranked).filter(pl.col("tied_from") <= top_k)
+        ranked = ranked.drop("tied_from", "tied_to")
+    of_chunk = ["tokens"] if "tokens" in scores.columns else []
+    places = scores.select("chunk_id", *CHUNK_COLUMNS, *of_chunk).unique("chunk_id")
+    chunks = ranked.join(places, on="chunk_id", how="left", maintain_order="left")
+    best = chunks.group_by("query_id", "doc_id").agg(pl.col("score").max())
+    return rank_documents(best, source=source), chunks

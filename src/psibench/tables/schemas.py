@@ -113,6 +113,51 @@ ENCODINGS = TableSpec(
     key=("role", "domain", "_id"),
 )
 
+CHUNK_ENCODINGS = TableSpec(
+    "chunk_encodings",
+    (
+        Column("role", STRING, "query or document"),
+        Column("domain", STRING, "domain of the text"),
+        Column("_id", STRING, "query or document id; a document has a row for each chunk"),
+        Column("start", INT32, "first character of the chunk; null for queries", True),
+        Column("end", INT32, "end of the chunk, characters; null for queries", True),
+        Column(
+            "tokens",
+            INT32,
+            "tokens of the document that start in the chunk (length tokenizer); null for queries",
+            True,
+        ),
+        Column("key", pa.binary(), "address of the vector in the embedding store"),
+        Column(
+            "n_tokens",
+            INT32,
+            "tokens that the model read, with special tokens, prompt and title; with late chunking "
+            "the chunk's share of the document's windows",
+        ),
+        Column(
+            "visible_char_end",
+            INT32,
+            "end of the part that the model read and of the white space after it, characters of "
+            "the document; for a query of its text",
+        ),
+    ),
+    key=("role", "domain", "_id", "start", "end"),
+)
+
+CHUNK_RUN = TableSpec(
+    "chunk_run",
+    (
+        Column("query_id", STRING, "query id"),
+        Column("doc_id", STRING, "document id; one row for each ranked chunk of the document"),
+        Column("start", INT32, "first character of the chunk"),
+        Column("end", INT32, "end of the chunk, characters"),
+        Column("tokens", INT32, "tokens of the document that start in the chunk"),
+        Column("rank", INT32, "rank from 1: score descending, then chunk id descending"),
+        Column("score", FLOAT32, "retrieval score of the chunk, larger is better"),
+    ),
+    key=("query_id", "doc_id", "start", "end"),
+)
+
 EMBEDDING_USAGE = TableSpec(
     "embedding_usage",
     (
