@@ -2,8 +2,11 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,11 +14,14 @@ from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
 from psibench.models.budget import TokenBudget
-from psibench.models.protocols import Encoder, Role, StopCheck, TokenizedText
+from psibench.models.protocols import Encoder, Role, StartingEncoder, StopCheck, TokenizedText
 from psibench.progress import Progress
 
 logger = logging.getLogger("psibench")
 
+_T = TypeVar("_T")
+Window = tuple[int, int]
+"""Index of a text and number of its window."""
 _WRITE_BYTES = 64 << 20
 """Bytes of finished vectors at which they are written, for token vectors, which are large."""
 
@@ -31,7 +37,7 @@ class EncodeStats:
     texts, tokens
         Encoded by this job.
     padded_tokens
-        Tokens computed: texts times the longest of their batch.
+        Tokens computed: texts times the longest of their batch, unless batches are packed.
     seconds
         Wall-clock time of encoding: computing and writing.
     """
@@ -60,8 +66,9 @@ class EncodeStats:
 class TextEncoding:
     """Encodes the texts of a job into a store, block by block.
 
-    A part is written as soon as enough texts are finished: a killed job loses at most one part. If
-    the device's memory does not suffice for a batch, all later batches are half as large.
+    A part is written as soon as enough texts are finished: a killed job loses at most one part. On
+    a GPU a batch is prepared while the one before it is computed. If the device's memory does not
+    suffice for a batch, all later batches are half as large.
 
     Parameters
     ----------
@@ -87,6 +94,10 @@ class TextEncoding:
     ) -> None:
         self.stats = EncodeStats()
         self._encoder, self._store, self._stop = encoder, store, stop
+        self._packs = isinstance(encoder, StartingEncoder) and encoder.packs
+        self._start: Callable[..., Callable[[], list[np.ndarray]]] | None = None
+        if isinstance(encoder, StartingEncoder) and encoder.overlaps:
+            self._start = encoder.start
         self._expect, self._advance = expect, advance
         self._settings = settings
         self._budget = TokenBudget(
@@ -150,18 +161,7 @@ class TextEncoding:
         }
         windows = [(i, number) for i in todo for number in range(len(by_window[i]))]
         windows.sort(key=lambda w: (-len(items[w[0]].windows[w[1]]), keys[w[0]], w[1]))
-        lengths = [len(items[i].windows[number]) for i, number in windows]
-        first = 0
-        while first < len(windows):
-            self._check_stop()
-            batch = windows[first : first + _rows(lengths, first, self._budget.tokens)]
-            vectors = self._forward(
-                [items[i].windows[number] for i, number in batch],
-                [items[i].content[number] for i, number in batch],
-            )
-            if vectors is None:
-                continue
-            first += len(batch)
+        for batch, vectors in self._batches(windows, items):
             for (i, number), vector in zip(batch, vectors, strict=True):
                 by_window[i][number] = vector
                 encoded = [each for each in by_window[i] if each is not None]
@@ -169,15 +169,67 @@ class TextEncoding:
                     yield i, items[i].vectors(encoded)
                     del by_window[i]
 
-    def _forward(
-        self, windows: list[np.ndarray], content: list[np.ndarray]
-    ) -> list[np.ndarray] | None:
-        """Encode a batch; return None if memory does not suffice (`TokenBudget.run`)."""
-        rows, longest = len(windows), len(windows[0])
-        try:
-            vectors = self._budget.run(
-                lambda: self._encoder.forward(windows, content), rows=rows, longest=longest
+    def _batches(
+        self, windows: Sequence[Window], items: Sequence[TokenizedText]
+    ) -> Iterator[tuple[Sequence[Window], list[np.ndarray]]]:
+        """Yield batches of windows, the longest first, with each window's vectors."""
+        lengths = [len(items[i].windows[number]) for i, number in windows]
+        started = deque[tuple[Sequence[Window], Callable[[], list[np.ndarray]]]]()
+        first = 0
+        while first < len(windows):
+            self._check_stop()
+            count = _rows(lengths, first, self._budget.tokens, packs=self._packs)
+            batch = windows[first : first + count]
+            wait = self._begin(
+                [items[i].windows[number] for i, number in batch],
+                [items[i].content[number] for i, number in batch],
             )
+            if wait is None:
+                continue
+            first += count
+            started.append((batch, wait))
+            if len(started) > (1 if self._start else 0):
+                done, wait = started.popleft()
+                yield done, wait()
+        for done, wait in started:
+            yield done, wait()
+
+    def _begin(
+        self, windows: list[np.ndarray], content: list[np.ndarray]
+    ) -> Callable[[], list[np.ndarray]] | None:
+        """Start a batch; return None if memory does not suffice (`TokenBudget.run`).
+
+        The returned function waits for the vectors.
+        """
+        began = time.perf_counter()
+        rows, longest = len(windows), len(windows[0])
+        if self._packs:
+            longest = -(-sum(map(len, windows)) // rows)  # the mean: nothing is padded
+
+        def start() -> Callable[[], list[np.ndarray]]:
+            if self._start is not None:
+                return self._start(windows, content)
+            vectors = self._encoder.forward(windows, content)
+            return lambda: vectors
+
+        wait = self._refusing_unknown_tokens(
+            windows, partial(self._budget.run, start, rows=rows, longest=longest)
+        )
+        if wait is None:
+            return None
+        self.stats.padded_tokens += sum(map(len, windows)) if self._packs else rows * longest
+
+        def finish() -> list[np.ndarray]:
+            vectors = self._refusing_unknown_tokens(windows, wait)
+            self._budget.slowest_s = max(self._budget.slowest_s, time.perf_counter() - began)
+            return vectors
+
+        return finish if self._start else wait
+
+    def _refusing_unknown_tokens(self, windows: list[np.ndarray], run: Callable[[], _T]) -> _T:
+        """Run a step of a batch; raise InputError if a token has no embedding."""
+        try:
+            return run()
         except (IndexError, RuntimeError) as error:  # on a CPU and on a GPU, respectively
             reason = str(error).partition("\n")[0]
             if isinstance(error, RuntimeError) and "device-side assert" not in reason:
@@ -188,9 +240,6 @@ class TextEncoding:
                 f"({reason}): its tokenizer is another model's, or has added words that were not "
                 "trained"
             ) from error
-        if vectors is not None:
-            self.stats.padded_tokens += rows * longest
-        return vectors
 
     def _check_stop(self) -> None:
         if self._stop is None:
@@ -218,14 +267,19 @@ class TextEncoding:
         self._done, self._done_tokens, self._done_bytes = [], 0, 0
 
 
-def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int) -> int:
+def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int, *, packs: bool) -> int:
     """Return the size of a batch of windows that begins at ``first``; lengths descend.
 
-    The batch ends at the token budget, or earlier, once an eighth of the budget is used, before a
-    window that would be padded by more than an eighth. That keeps the device busy.
+    The batch ends at the token budget. If batches are padded, it ends earlier, once an eighth of
+    the budget is used, before a window that would be padded by more than an eighth. That keeps the
+    device busy. Packed batches count tokens without padding; with padding, as their pooling needs,
+    they have at most twice the budget.
     """
     longest = max(1, lengths[first])
     most = max(1, tokens_per_batch // longest)
+    if packs:
+        ends = np.cumsum(lengths[first : first + 2 * tokens_per_batch // longest])
+        return max(1, int(np.searchsorted(ends, tokens_per_batch, side="right")))
     least, rows = most // 8, 1
     while rows < most and first + rows < len(lengths):
         if rows >= least and 8 * lengths[first + rows] < 7 * longest:
