@@ -13,7 +13,7 @@ import numpy as np
 from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
-from psibench.models.budget import TokenBudget
+from psibench.models.budget import TokenBudget, packed_rows
 from psibench.models.protocols import Encoder, Role, StartingEncoder, StopCheck, TokenizedText
 from psibench.progress import Progress
 
@@ -178,7 +178,10 @@ class TextEncoding:
         first = 0
         while first < len(windows):
             self._check_stop()
-            count = _rows(lengths, first, self._budget.tokens, packs=self._packs)
+            if self._packs:
+                count = packed_rows(lengths[first:], self._budget.tokens)
+            else:
+                count = _rows(lengths, first, self._budget.tokens)
             batch = windows[first : first + count]
             wait = self._begin(
                 [items[i].windows[number] for i, number in batch],
@@ -267,19 +270,14 @@ class TextEncoding:
         self._done, self._done_tokens, self._done_bytes = [], 0, 0
 
 
-def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int, *, packs: bool) -> int:
+def _rows(lengths: Sequence[int], first: int, tokens_per_batch: int) -> int:
     """Return the size of a batch of windows that begins at ``first``; lengths descend.
 
-    The batch ends at the token budget. If batches are padded, it ends earlier, once an eighth of
-    the budget is used, before a window that would be padded by more than an eighth. That keeps the
-    device busy. Packed batches count tokens without padding; with padding, as their pooling needs,
-    they have at most twice the budget.
+    The batch ends at the token budget, or earlier, once an eighth of the budget is used, before a
+    window that would be padded by more than an eighth. That keeps the device busy.
     """
     longest = max(1, lengths[first])
     most = max(1, tokens_per_batch // longest)
-    if packs:
-        ends = np.cumsum(lengths[first : first + 2 * tokens_per_batch // longest])
-        return max(1, int(np.searchsorted(ends, tokens_per_batch, side="right")))
     least, rows = most // 8, 1
     while rows < most and first + rows < len(lengths):
         if rows >= least and 8 * lengths[first + rows] < 7 * longest:
