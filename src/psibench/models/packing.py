@@ -1,17 +1,17 @@
 """Packed batches: texts one after the other in one row, without padding.
 
 A packed network computes no padding and needs no mask, so attention can use kernels for sequences
-of different lengths (flash-attn, or torch's varlen_attn). Each text's positions start again, and
-its tokens attend to its own tokens only.
+of different lengths (flash-attn, or torch's varlen_attn). Positions restart with each text, and
+tokens attend within their text only.
 
-transformers' networks call an attention function by name, and make no mask for a name that has
-none: the function registered here attends within texts. Its numbers differ from padded ones by
-rounding only (`models.protocols`). `pack_network` measures this when a checkpoint is loaded, and a
-network that does not agree runs padded, like networks with attention of their own, with positions
-from elsewhere, or with convolutions over neighbouring tokens.
+transformers' networks call an attention function by its name in a registry, and make no mask for a
+name without a mask function. The function registered here attends within texts. Vectors of packed
+and padded texts differ by rounding only (`models.protocols`): `pack_network` compares them when a
+checkpoint is loaded, and otherwise returns None, so that texts are padded. This happens to networks
+with attention or positions of their own, and to networks that mix neighbouring tokens otherwise.
 
-`PSIBENCH_PACKING` is ``auto`` (on a GPU, the default), ``always`` (also on a CPU, where padded
-batches are at least as fast) or ``never``.
+`PSIBENCH_PACKING` is ``auto`` (on a GPU, the default), ``always`` (also on a CPU, for networks that
+OpenVINO does not run; it is not faster there) or ``never``.
 """
 
 import contextlib
