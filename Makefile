@@ -11,6 +11,8 @@
 #                     build the documentation site, docs/_build/html
 # make format         format the code; write config/schema.json and the generated pages of docs/
 # make bench          measure speed and memory side by side with other libraries: docs/benchmarks.md
+# make gpu-bench      measure encoding and reranking on this machine's GPU, ten minutes; ARGS=--cpu: try it
+#                     with tiny models; ARGS="--squad f": with your SQuAD file
 # make real           run real engines on this machine: SmolLM2-135M, Apertium, multilingual-e5-small;
 #                     ARGS=--check: kill the run once, continue it, recompute ledger and figures
 # make lock           write requirements*.lock from pyproject.toml
@@ -29,7 +31,7 @@ UV ?= $(shell command -v uv)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python,\
   $(BIN)/python -m pip install --quiet --disable-pip-version-check)
 
-.PHONY: psi setup test process-test slurm-test vllm-test peers real lint format bench lock
+.PHONY: psi setup test process-test slurm-test vllm-test peers real lint format bench gpu-bench lock
 .DEFAULT_GOAL := psi
 
 psi: setup
@@ -102,6 +104,9 @@ format: setup
 
 bench: $(VENV)/.installed-peers
 	@python tools/bench_page.py
+
+gpu-bench: setup
+	@python bench/gpu.py $(ARGS)
 
 lock:
 	@sh tools/lock.sh

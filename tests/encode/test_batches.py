@@ -242,3 +242,69 @@ def test_remaining_time_follows_the_remaining_tokens(store, monkeypatch, caplog)
         "now: 4,000 of 10,000 tokens (40 %), 100 tokens/s, 1 min 0 s left",
         "now: 7,000 of 10,000 tokens (70 %), 100 tokens/s, 30 s left",
     ]
+
+
+@dataclass
+class StartingHashEncoder(HashEncoder):
+    """Starts batches without waiting, as on a GPU; records the order of steps."""
+
+    packs: bool = True
+    overlaps: bool = True
+    steps: list[str] = field(default_factory=list)
+    waiting_fails: str = ""
+
+    def start(self, windows, content):
+        number = len(self.batches)
+        vectors = self.forward(windows, content)
+        self.steps.append(f"start {number}")
+
+        def wait():
+            self.steps.append(f"wait {number}")
+            if self.waiting_fails:
+                raise RuntimeError(self.waiting_fails)
+            return vectors
+
+        return wait
+
+
+def test_next_batch_is_started_before_waiting_for_one(store):
+    encoder, texts = StartingHashEncoder(), texts_of(30)
+    stats = encode(encoder, texts, store)
+    assert encoder.steps[:5] == ["start 0", "start 1", "wait 0", "start 2", "wait 1"]
+    assert encoder.steps[-2:] == [
+        f"wait {n}" for n in (len(encoder.batches) - 2, len(encoder.batches) - 1)
+    ]
+    assert (stats.texts, stats.padding_share) == (30, 0)
+    np.testing.assert_array_equal(
+        load(encoder, texts, store).values, [text_vector(text) for text in texts]
+    )
+
+
+def test_packed_batches_count_tokens_without_padding(store):
+    """Lengths 40, 12, 12, 12, 12, 12: 40 + 12 + 12 = 64; padded, the first would be alone."""
+    texts = ["a" * 40, *(f"{n:012d}" for n in range(5))]
+    packed, padded = StartingHashEncoder(), HashEncoder()
+    encode(packed, texts, store)
+    assert packed.batches == [(40, 3), (12, 3)]
+    encode(padded, texts, EmbeddingStore(store.folder.parent / "padded", "f" * 64))
+    assert padded.batches == [(40, 1), (12, 5)]
+
+
+def test_packed_batches_are_at_most_twice_the_budget_when_padded(store):
+    """One text of 40 tokens and 20 of 1: 2 x 64 // 40 = 3 rows."""
+    encoder = StartingHashEncoder()
+    encode(encoder, ["a" * 40, *map(chr, range(98, 118))], store)
+    assert encoder.batches == [(40, 3), (1, 18)]
+
+
+def test_overlapping_batches_are_halved_when_memory_is_lacking(store):
+    encoder, texts = StartingHashEncoder(memory=30), [f"{n:06d}" for n in range(20)]
+    encode(encoder, texts, store)
+    assert [rows for _, rows in encoder.batches] == [5, 5, 5, 5]
+    assert len(encoder.seen) == 20
+
+
+def test_token_without_an_embedding_shows_while_waiting(store):
+    encoder = StartingHashEncoder(waiting_fails="CUDA error: device-side assert triggered")
+    with pytest.raises(InputError, match="for which the model has no embedding"):
+        encode(encoder, ["a"], store)

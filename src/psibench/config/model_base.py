@@ -160,7 +160,7 @@ class EncoderModel(ModelBase):
     dim: int | None = Field(default=None, ge=8)
     """Dimensions of a vector; `psibench plan` needs them for the size of the store."""
     tokens_per_batch: int | None = Field(default=None, ge=64)
-    """Padded tokens in one forward pass; null: encoding.tokens_per_batch."""
+    """Tokens in one forward pass; null: encoding.tokens_per_batch."""
 
     @field_serializer("query_prompt", "document_prompt")
     def _prompt_of_embedded(self, prompt: str | None) -> str | None:

@@ -39,7 +39,7 @@ class RerankerBase(Section):
     description: str = ""
     """One line for the report, with the licence of the weights."""
     tokens_per_batch: int | None = Field(default=None, ge=64)
-    """Padded tokens in one forward pass; null: encoding.tokens_per_batch."""
+    """Tokens in one forward pass; null: encoding.tokens_per_batch."""
 
 
 class CheckpointReranker(RerankerBase):

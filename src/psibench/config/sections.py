@@ -20,8 +20,8 @@ class Encoding(Section):
     """auto: float32 on a CPU, bfloat16 on a GPU (float16 on a GPU without bfloat16). Use float32 if
     every digit of a score matters."""
     tokens_per_batch: int = Field(default=0, ge=0)
-    """Padded tokens in one forward pass; 0: 8,192 on a CPU, 65,536 on a GPU. It is halved if memory
-    does not suffice."""
+    """Tokens in one forward pass, with padding unless texts are packed (docs/models.md); 0: 8,192
+    on a CPU, 65,536 on a GPU. It is halved if memory does not suffice."""
     tokens_per_part: int = Field(default=65_536, ge=64)
     """Least number of tokens between two writes to the store."""
     seconds_per_part: int = Field(default=60, ge=0)

@@ -2,20 +2,26 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from psibench.config.sections import Encoding
 from psibench.encode.store import EmbeddingStore, text_key
 from psibench.errors import InputError
-from psibench.models.budget import TokenBudget
-from psibench.models.protocols import Encoder, Role, StopCheck, TokenizedText
+from psibench.models.budget import TokenBudget, packed_rows
+from psibench.models.protocols import Encoder, Role, StartingEncoder, StopCheck, TokenizedText
 from psibench.progress import Progress
 
 logger = logging.getLogger("psibench")
 
+_T = TypeVar("_T")
+Window = tuple[int, int]
+"""Index of a text and number of its window."""
 _WRITE_BYTES = 64 << 20
 """Bytes of finished vectors at which they are written, for token vectors, which are large."""
 
@@ -31,7 +37,7 @@ class EncodeStats:
     texts, tokens
         Encoded by this job.
     padded_tokens
-        Tokens computed: texts times the longest of their batch.
+        Tokens computed: texts times the longest of their batch, unless batches are packed.
     seconds
         Wall-clock time of encoding: computing and writing.
     """
@@ -65,8 +71,9 @@ class EncodeStats:
 class TextEncoding:
     """Encodes the texts of a job into a store, block by block.
 
-    A part is written as soon as enough texts are finished: a killed job loses at most one part. If
-    the device's memory does not suffice for a batch, all later batches are half as large.
+    A part is written as soon as enough texts are finished: a killed job loses at most one part. On
+    a GPU a batch is prepared while the one before it is computed. If the device's memory does not
+    suffice for a batch, all later batches are half as large.
 
     Parameters
     ----------
@@ -92,6 +99,10 @@ class TextEncoding:
     ) -> None:
         self.stats = EncodeStats()
         self._encoder, self._store, self._stop = encoder, store, stop
+        self._packs = isinstance(encoder, StartingEncoder) and encoder.packs
+        self._start: Callable[..., Callable[[], list[np.ndarray]]] | None = None
+        if isinstance(encoder, StartingEncoder) and encoder.overlaps:
+            self._start = encoder.start
         self._expect, self._advance = expect, advance
         self._settings = settings
         self._budget = TokenBudget(
@@ -155,18 +166,7 @@ class TextEncoding:
         }
         windows = [(i, number) for i in todo for number in range(len(by_window[i]))]
         windows.sort(key=lambda w: (-len(items[w[0]].windows[w[1]]), keys[w[0]], w[1]))
-        lengths = [len(items[i].windows[number]) for i, number in windows]
-        first = 0
-        while first < len(windows):
-            self._check_stop()
-            batch = windows[first : first + _rows(lengths, first, self._budget.tokens)]
-            vectors = self._forward(
-                [items[i].windows[number] for i, number in batch],
-                [items[i].content[number] for i, number in batch],
-            )
-            if vectors is None:
-                continue
-            first += len(batch)
+        for batch, vectors in self._batches(windows, items):
             for (i, number), vector in zip(batch, vectors, strict=True):
                 by_window[i][number] = vector
                 encoded = [each for each in by_window[i] if each is not None]
@@ -174,15 +174,70 @@ class TextEncoding:
                     yield i, items[i].vectors(encoded)
                     del by_window[i]
 
-    def _forward(
-        self, windows: list[np.ndarray], content: list[np.ndarray]
-    ) -> list[np.ndarray] | None:
-        """Encode a batch; return None if memory does not suffice (`TokenBudget.run`)."""
-        rows, longest = len(windows), len(windows[0])
-        try:
-            vectors = self._budget.run(
-                lambda: self._encoder.forward(windows, content), rows=rows, longest=longest
+    def _batches(
+        self, windows: Sequence[Window], items: Sequence[TokenizedText]
+    ) -> Iterator[tuple[Sequence[Window], list[np.ndarray]]]:
+        """Yield batches of windows, the longest first, with each window's vectors."""
+        lengths = [len(items[i].windows[number]) for i, number in windows]
+        started = deque[tuple[Sequence[Window], Callable[[], list[np.ndarray]]]]()
+        first = 0
+        while first < len(windows):
+            self._check_stop()
+            if self._packs:
+                count = packed_rows(lengths[first:], self._budget.tokens)
+            else:
+                count = _rows(lengths, first, self._budget.tokens)
+            batch = windows[first : first + count]
+            wait = self._begin(
+                [items[i].windows[number] for i, number in batch],
+                [items[i].content[number] for i, number in batch],
             )
+            if wait is None:
+                continue
+            first += count
+            started.append((batch, wait))
+            if len(started) > (1 if self._start else 0):
+                done, wait = started.popleft()
+                yield done, wait()
+        for done, wait in started:
+            yield done, wait()
+
+    def _begin(
+        self, windows: list[np.ndarray], content: list[np.ndarray]
+    ) -> Callable[[], list[np.ndarray]] | None:
+        """Start a batch; return None if memory does not suffice (`TokenBudget.run`).
+
+        The returned function waits for the vectors.
+        """
+        began = time.perf_counter()
+        rows, longest = len(windows), len(windows[0])
+        if self._packs:
+            longest = -(-sum(map(len, windows)) // rows)  # the mean: nothing is padded
+
+        def start() -> Callable[[], list[np.ndarray]]:
+            if self._start is not None:
+                return self._start(windows, content)
+            vectors = self._encoder.forward(windows, content)
+            return lambda: vectors
+
+        wait = self._refusing_unknown_tokens(
+            windows, partial(self._budget.run, start, rows=rows, longest=longest)
+        )
+        if wait is None:
+            return None
+        self.stats.padded_tokens += sum(map(len, windows)) if self._packs else rows * longest
+
+        def finish() -> list[np.ndarray]:
+            vectors = self._refusing_unknown_tokens(windows, wait)
+            self._budget.slowest_s = max(self._budget.slowest_s, time.perf_counter() - began)
+            return vectors
+
+        return finish if self._start else wait
+
+    def _refusing_unknown_tokens(self, windows: list[np.ndarray], run: Callable[[], _T]) -> _T:
+        """Run a step of a batch; raise InputError if a token has no embedding."""
+        try:
+            return run()
         except (IndexError, RuntimeError) as error:  # on a CPU and on a GPU, respectively
             reason = str(error).partition("\n")[0]
             if isinstance(error, RuntimeError) and "device-side assert" not in reason:
@@ -193,9 +248,6 @@ class TextEncoding:
                 f"({reason}): its tokenizer is another model's, or has added words that were not "
                 "trained"
             ) from error
-        if vectors is not None:
-            self.stats.padded_tokens += rows * longest
-        return vectors
 
     def _check_stop(self) -> None:
         if self._stop is None:

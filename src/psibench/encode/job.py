@@ -8,7 +8,6 @@ language: each takes the texts whose address is in its slice, and writes their r
 
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
@@ -23,6 +22,7 @@ from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype, pick_device
 from psibench.models.load import load_encoder
 from psibench.models.protocols import Encoder, Role, TokenizedText
+from psibench.prefetch import prefetched
 from psibench.progress import Progress
 from psibench.stopping import watched_stop
 from psibench.tables.job import DomainJob, Job
@@ -125,15 +125,6 @@ def count_chars(sources: Sequence[Source]) -> int:
         else:
             total += sum(map(len, source.texts()))
     return total
-
-
-def prefetched(blocks: Iterator[TextBlock]) -> Iterator[TextBlock]:
-    """Yield blocks while a thread prepares the next one."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = pool.submit(next, blocks, None)
-            yield block
 
 
 # --- The job ---

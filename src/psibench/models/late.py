@@ -26,6 +26,7 @@ from psibench.errors import InputError
 from psibench.models.checkpoints import USES, checkpoint_identity, read_json_object, read_modules
 from psibench.models.library_keys import refuse_unread
 from psibench.models.networks import check_positions, text_transformer, weights_format
+from psibench.models.packing import Packed, pack_network
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
     load_checkpoint_tokenizer,
@@ -77,6 +78,8 @@ class ColbertEncoder:
     """Length to which queries are cut and, with ``expansion``, filled up."""
     longest_query: int
     """Length to which queries are cut, if the checkpoint sets another one for filling up."""
+    packed: Packed | None = None
+    """Runs the transformer without padding, on texts whose tokens all attend to each other."""
 
     @property
     def fingerprint(self) -> str:
@@ -141,7 +144,10 @@ class ColbertEncoder:
         reduced = self.dtype != self.weights
         with torch.inference_mode():
             with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                states = self.transformer(**inputs).last_hidden_state
+                if self.packed is not None and all((window >= 0).all() for window in windows):
+                    states = self.packed(windows)
+                else:
+                    states = self.transformer(**inputs).last_hidden_state
             vectors = self.modules({"token_embeddings": states.float()})["token_embeddings"]
             unit = normalize(vectors, dim=-1)
             kept = np.zeros(unit.shape[:2], dtype=bool)
@@ -190,7 +196,14 @@ def load_colbert(entry: ColbertModel, folder: Path, *, device: str, dtype: str) 
     for prefix in encoder.prefixes.values():
         _make_one_token(encoder.tokenizer, prefix.strip(), entry.checkpoint)
     encoder.mask.resolve_with_tokenizer(encoder.tokenizer)
-    return encoder
+    packed = pack_network(
+        transformer,
+        device=device,
+        dtype=dtype,
+        tokenize=lambda texts: [item.windows[0] for item in encoder.tokenize(texts, "document")],
+        title=f"checkpoint {entry.checkpoint!r}",
+    )
+    return replace(encoder, packed=packed)
 
 
 def _read_modules(entry: ColbertModel, folder: Path, dtype: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The interface of encoders."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -104,6 +104,24 @@ class Encoder(Protocol):
         list
             (n_vectors, dim) float32 arrays of unit vectors, one array per window.
         """
+
+
+@runtime_checkable
+class StartingEncoder(Encoder, Protocol):
+    """An ``Encoder`` that can start a batch without waiting for it."""
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches are not padded."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether ``start`` returns before a batch is computed."""
+
+    def start(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> Callable[[], list[np.ndarray]]:
+        """Start a batch; the returned function waits for the result of ``forward``."""
 
 
 class StopCheck(Protocol):

@@ -323,19 +323,29 @@ def pad_rows(rows: Sequence[np.ndarray], value: int = 0, *, side: str = "right")
     return whole.long()
 
 
+def filled_windows(windows: Sequence[np.ndarray], pad_id: int) -> list[np.ndarray]:
+    """Return windows of at least one token, because each row must attend to something."""
+    return [window if len(window) else np.array([pad_id], window.dtype) for window in windows]
+
+
 def pad_windows(windows: Sequence[np.ndarray], *, pad_id: int, device: str) -> dict[str, Any]:
     """Lay out windows, arrays of token ids, as the rows of a batch, padded on the right.
 
-    A window without tokens keeps one unmasked position, because each row must attend to something.
+    A window without tokens has one padding token that is not masked (`filled_windows`).
 
     Returns
     -------
     dict
         ``input_ids``, ``attention_mask``: (n_windows, longest) int64.
     """
-    rows = [window if len(window) else np.array([pad_id], window.dtype) for window in windows]
+    rows = filled_windows(windows, pad_id)
     padded = {
         "input_ids": pad_rows(rows, pad_id),
         "attention_mask": pad_rows([np.ones_like(row) for row in rows]),
     }
-    return {name: tensor.to(device) for name, tensor in padded.items()}
+    if device != "cuda":
+        return padded
+    # From pinned memory, the copy does not wait for the batch that runs.
+    return {
+        name: tensor.pin_memory().to(device, non_blocking=True) for name, tensor in padded.items()
+    }

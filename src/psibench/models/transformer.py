@@ -1,6 +1,6 @@
 """Transformer encoders: one vector per text, one per window, or one per token."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from psibench.models.networks import (
     load_without_weights,
     weights_format,
 )
+from psibench.models.packing import Packed, fetched, pack_network
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
     append_tokens,
+    filled_windows,
     head_and_tail,
     in_chunks,
     late_windows,
@@ -51,6 +53,18 @@ class TransformerEncoder:
     appended: tuple[int, ...] = ()
     compiled: Compiled | None = None
     """Runs the transformer instead of torch, unless gradients are needed."""
+    packed: Packed | None = None
+    """Runs the transformer without padding, unless gradients are needed."""
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches are not padded."""
+        return self.packed is not None
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether ``start`` returns before a batch is computed."""
+        return self.device == "cuda"
 
     @property
     def fingerprint(self) -> str:
@@ -149,16 +163,18 @@ class TransformerEncoder:
         n is 1, or the number of chunks or content tokens. ``windows`` and ``content`` as in
         ``TokenizedText``. Attention gets no mask if nothing is padded or the network needs none.
         """
+        return self.start(windows, content)()
+
+    def start(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> Callable[[], list[np.ndarray]]:
+        """Start a batch; the returned function waits for the vectors, see ``forward``."""
         import torch
 
         with torch.inference_mode():
-            vectors = self._run(windows, content)
-            if isinstance(vectors, list):  # chunks
-                return vectors
-            if self.entry.scoring != "maxsim":
-                return list(vectors.cpu().numpy()[:, None, :])
-        rows = zip(_by_window(vectors, content), content, strict=True)
-        return [row[keep] for row, keep in rows]
+            vectors, counts = self._run(windows, content)
+            wait = fetched(vectors)
+        return lambda: np.split(wait(), np.cumsum(counts)[:-1])
 
     def embedding_gradients(
         self,
@@ -193,7 +209,7 @@ class TransformerEncoder:
         hook = layer.register_forward_hook(replace_content)
         try:
             with torch.enable_grad():
-                vectors = self._run(windows, content)
+                vectors, _ = self._run(windows, content)
                 aims = torch.as_tensor(directions, dtype=torch.float32, device=self.device)
                 cosines = (vectors * aims).sum(dim=-1)
                 (gradients,) = torch.autograd.grad(cosines.sum(), leaves[0])
@@ -201,36 +217,45 @@ class TransformerEncoder:
             hook.remove()
         return _by_window(gradients, windows)
 
-    def _run(self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]) -> Any:
-        """Return unit vectors of texts or tokens; for chunks a list of (n_chunks, dim) arrays."""
-        import torch
+    def _run(
+        self, windows: Sequence[np.ndarray], content: Sequence[np.ndarray]
+    ) -> tuple[Any, list[int]]:
+        """Return (n, dim) unit vectors of texts, chunks or tokens, and the number per window."""
         from torch.nn.functional import normalize
 
-        by_token = self.entry.scoring == "maxsim"
+        states, pooled = self._states(windows)
+        length = pooled.shape[1]
+        if any(member.ndim == 2 for member in content):
+            return self._chunk_vectors(states, content, length), [len(each) for each in content]
+        if self.entry.scoring == "maxsim":
+            kept = [row * length + np.flatnonzero(keep) for row, keep in enumerate(content)]
+            tokens = self.model.token_vectors(states).flatten(0, 1)[_index(kept, states)]
+            return normalize(tokens.float(), dim=-1), [len(each) for each in kept]
+        if self.model.masks_prompt:
+            pooled = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
+        vectors = self.model.vectors(states, pooled)
+        return normalize(vectors.float(), dim=-1), [1] * len(windows)
+
+    def _states(self, windows: Sequence[np.ndarray]) -> tuple[Any, Any]:
+        """Return the transformer's (rows, length, hidden) states, and the mask of their tokens."""
+        import torch
+
         pad_id = padding_id(self.model.tokenizer, self.model.transformer)
         inputs = pad_windows(windows, pad_id=pad_id, device=self.device)
-        pooled = inputs["attention_mask"]
-        length = pooled.shape[1]
-        if self.model.masks_prompt and not by_token:
-            pooled = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
-        if not self.model.needs_mask or all(len(window) == length for window in windows):
+        mask = inputs["attention_mask"]
+        if not self.model.needs_mask or all(len(each) == mask.shape[1] for each in windows):
             inputs.pop("attention_mask")
-        if self.compiled is not None and torch.is_inference_mode_enabled():
-            states = self.compiled(inputs)
-        else:
-            reduced = self.dtype != self.model.weights
-            with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
-                states = self.model.transformer(**inputs).last_hidden_state
-        if any(member.ndim == 2 for member in content):
-            return self._chunk_vectors(states, content, length)
-        model = self.model
-        vectors = model.token_vectors(states) if by_token else model.vectors(states, pooled)
-        return normalize(vectors.float(), dim=-1)
+        infers = torch.is_inference_mode_enabled()
+        if self.compiled is not None and infers:
+            return self.compiled(inputs), mask
+        reduced = self.dtype != self.model.weights
+        with torch.autocast(self.device, dtype=getattr(torch, self.dtype), enabled=reduced):
+            if self.packed is not None and infers:
+                return self.packed(filled_windows(windows, pad_id)), mask
+            return self.model.transformer(**inputs).last_hidden_state, mask
 
-    def _chunk_vectors(
-        self, states: Any, content: Sequence[np.ndarray], length: int
-    ) -> list[np.ndarray]:
-        """Pool each window's states by chunk into (n_chunks, dim) unit vectors."""
+    def _chunk_vectors(self, states: Any, content: Sequence[np.ndarray], length: int) -> Any:
+        """Pool the states by chunk into (n_chunks, dim) unit vectors, window by window."""
         import torch
         from torch.nn.functional import normalize
 
@@ -242,13 +267,19 @@ class TransformerEncoder:
             for row, members in enumerate(content):
                 chunk = members[min(number, len(members) - 1)]
                 masks[row, : len(chunk)] = chunk
-            pooled = self.model.vectors(states, torch.from_numpy(masks).to(self.device))
-            vectors.append(normalize(pooled.float(), dim=-1).cpu().numpy())
-        by_window = np.stack(vectors, axis=1)
-        return [row[: len(members)] for row, members in zip(by_window, content, strict=True)]
+            vectors.append(self.model.vectors(states, torch.from_numpy(masks).to(self.device)))
+        by_window = torch.stack(vectors, dim=1)
+        kept = [row * most + np.arange(len(members)) for row, members in enumerate(content)]
+        return normalize(by_window.flatten(0, 1)[_index(kept, states)].float(), dim=-1)
 
     def _windows(self, role: Role) -> Windows | None:
         return self.entry.windows if role == "document" else None
+
+
+def _index(rows: Sequence[np.ndarray], values: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(np.concatenate(rows)).to(values.device)
 
 
 def _by_window(values: Any, windows: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -281,7 +312,8 @@ def load_transformer(
     identity = checkpoint_identity(entry.checkpoint, entry.revision)
     encoder = TransformerEncoder(entry, network, device, dtype, identity, appended)
     _check_dimensions(encoder)
-    return replace(encoder, compiled=_compile(encoder))
+    encoder = replace(encoder, compiled=_compile(encoder))
+    return encoder if encoder.compiled else replace(encoder, packed=_pack(encoder))
 
 
 def refuse_other_pooling(network: Network, checkpoint: str, key: str, instead: str) -> None:
@@ -344,4 +376,19 @@ def _compile(encoder: TransformerEncoder) -> Compiled | None:
         dtype=encoder.dtype,
         identity=encoder.identity,
         passes=passes,
+    )
+
+
+def _pack(encoder: TransformerEncoder) -> Packed | None:
+    """Return an encoder's transformer for packed texts; None if it has to run padded."""
+
+    def tokenize(texts: Sequence[str]) -> list[np.ndarray]:
+        return [item.windows[0] for item in encoder.tokenize(texts, "document")]
+
+    return pack_network(
+        encoder.model.transformer,
+        device=encoder.device,
+        dtype=encoder.dtype,
+        tokenize=tokenize,
+        title=f"checkpoint {encoder.entry.checkpoint!r}",
     )

@@ -10,6 +10,7 @@ from psibench.config.rerankers import CheckpointReranker, FlagEmbeddingReranker
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_identity
 from psibench.models.dtypes import fast_dtype
+from psibench.models.packing import fetched
 from psibench.models.tokenizing import refuse_left_truncation
 from psibench.rerankers.protocols import RERANKER_VERSIONS, Scores, TextPair, sigmoid
 from psibench.tables.provenance import hash_params
@@ -94,6 +95,8 @@ class CheckpointScorer:
         Pairs -> the model's input for each.
     logits
         The inputs of one batch -> (n_pairs,) raw outputs, in one forward pass.
+    packs
+        Whether ``logits`` does not pad.
     """
 
     name: str
@@ -102,6 +105,7 @@ class CheckpointScorer:
     max_tokens: int
     read: Callable[[Sequence[TextPair]], Iterator[Reading]]
     logits: Callable[[Sequence[Tokens]], Any]
+    packs: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -125,8 +129,17 @@ class CheckpointScorer:
 
     def score(self, items: Sequence[Tokens]) -> Scores:
         """Score a batch in one forward pass."""
-        raw = np.asarray(self.logits(items).cpu(), dtype=np.float64)
-        return Scores(raw, sigmoid(raw))
+        return self.start(items)()
+
+    def start(self, items: Sequence[Tokens]) -> Callable[[], Scores]:
+        """Start a batch; on a GPU, only the returned function waits for its scores."""
+        wait = fetched(self.logits(items).float())
+
+        def scores() -> Scores:
+            raw = wait().astype(np.float64)
+            return Scores(raw, sigmoid(raw))
+
+        return scores
 
     def _readings(self, pairs: Sequence[TextPair]) -> Iterator[tuple[TextPair, Reading]]:
         for start in range(0, len(pairs), _PAIRS_PER_CALL):

@@ -31,6 +31,7 @@ from psibench.models.library_keys import (
     transformer_config,
 )
 from psibench.models.networks import check_positions
+from psibench.models.packing import Packed, pack_network
 from psibench.models.tokenizing import load_checkpoint_tokenizer, n_input_embeddings, pad_rows
 from psibench.models.weights import (
     check_files,
@@ -54,6 +55,8 @@ logger = logging.getLogger("psibench")
 
 Classifier = CrossEncoderReranker | FlagReranker
 CLASSIFIER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+PACKED_BOUND = {"float32": LOGIT_BOUND, "float16": 0.01, "bfloat16": 0.05}
+"""Largest difference of logits of packed and of single pairs, relative to max(1, logit)."""
 RunNetwork = Callable[[Mapping[str, Any]], Any]
 """Padded inputs -> (n_pairs, 1) logits."""
 
@@ -83,12 +86,7 @@ def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> Ch
     check_files(folder)
     refuse_other_classifier(folder)
     is_flag = isinstance(entry, FlagReranker)
-    if is_flag:
-        loaded = _load_flag(folder, entry)
-    elif getattr(entry, "architecture", "auto") == "auto":
-        loaded = _load_library(folder, entry)
-    else:
-        loaded = _load_ported(folder, entry)
+    loaded = _load(folder, entry)
     network, tokenizer = loaded.network, loaded.tokenizer
     _check_padding(tokenizer, getattr(network, "transformers_model", network), entry.checkpoint)
     network.to(device).eval()
@@ -100,17 +98,24 @@ def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> Ch
                 layer.forward = partial(linear_in_float32, layer)  # type: ignore[method-assign]
     names = [name for name in CLASSIFIER_INPUTS if name in tokenizer.model_input_names]
 
-    def logits(items: Sequence[Tokens], run: RunNetwork = loaded.run) -> Any:
+    def logits(
+        items: Sequence[Tokens], run: RunNetwork = loaded.run, packed: Packed | None = None
+    ) -> Any:
         rows = {
             "input_ids": [item.ids for item in items],
             "attention_mask": [np.ones_like(item.ids) for item in items],
             "token_type_ids": [item.types for item in items],
         }
-        fill, side = {"input_ids": tokenizer.pad_token_id}, tokenizer.padding_side
+        fill = {"input_ids": tokenizer.pad_token_id}
+        side = "right" if packed else tokenizer.padding_side
         inputs = {key: pad_rows(rows[key], fill.get(key, 0), side=side).to(device) for key in names}
+        types = rows["token_type_ids"] if "token_type_ids" in names else None
         casts = dtype != "float32" and not is_flag
         with torch.inference_mode(), torch.autocast(device, getattr(torch, dtype), enabled=casts):
-            return run(inputs)[:, 0]
+            if packed is None:
+                return run(inputs)[:, 0]
+            with packed.replacing(rows["input_ids"], types):  # only the head runs padded
+                return run(inputs)[:, 0]
 
     read = partial(read_flag_pairs if is_flag else _read_pairs, tokenizer, entry.max_tokens)
     scorer = CheckpointScorer(name, entry, dtype, entry.max_tokens, read, logits)
@@ -118,7 +123,52 @@ def load_sequence_classifier(name: str, entry: Classifier, *, device: str) -> Ch
         compiled = _compile(scorer, loaded.plain, names, loaded.run)
         if compiled is not None:
             return replace(scorer, logits=partial(logits, run=compiled))
-    return scorer
+    packed = _pack(scorer, getattr(network, "transformers_model", network), device)
+    without_padding = partial(logits, packed=packed)
+    if packed is None or not _agrees(scorer, without_padding):
+        return scorer
+    return replace(scorer, logits=without_padding, packs=True)
+
+
+def _load(folder: Path, entry: Classifier) -> Loaded:
+    if isinstance(entry, FlagReranker):
+        return _load_flag(folder, entry)
+    is_ported = getattr(entry, "architecture", "auto") != "auto"
+    return _load_ported(folder, entry) if is_ported else _load_library(folder, entry)
+
+
+def _pack(scorer: CheckpointScorer, network: Any, device: str) -> Packed | None:
+    """Return the transformer below a classifier's head, for packed pairs."""
+
+    def tokenize(texts: Sequence[str]) -> list[np.ndarray]:
+        return [item.ids for item in scorer.tokenize([(texts[-1], text) for text in texts])]
+
+    return pack_network(
+        getattr(network, "base_model", network),
+        device=device,
+        dtype=scorer.dtype,
+        tokenize=tokenize,
+        title=f"checkpoint {scorer.entry.checkpoint!r}",
+    )
+
+
+def _agrees(scorer: CheckpointScorer, packed: Callable[[Sequence[Tokens]], Any]) -> bool:
+    """Return whether packed pairs have the logits of single pairs; log if not."""
+    words = "evidence late in a long document is what many retrievers of today miss most".split()
+    texts = [" ".join(words[i % len(words)] for i in range(n)) for n in (60, 2, 200, 13)]
+    items = scorer.tokenize([(texts[1], text) for text in texts])
+    logits: Any = scorer.logits
+    try:
+        found = packed(items).double().cpu().numpy()
+        alone = np.array([float(logits([item])[0]) for item in items])
+        apart = float((np.abs(found - alone) / np.maximum(1, np.abs(alone))).max())
+        reason = f"logits differ by {apart:.1g}"
+    except Exception as error:  # a head may raise anything
+        apart, reason = np.inf, str(error).partition("\n")[0]
+    if not apart <= PACKED_BOUND[scorer.dtype]:
+        logger.info("checkpoint %r: texts are padded (%s)", scorer.entry.checkpoint, reason)
+        return False
+    return True
 
 
 def _check_padding(tokenizer: Any, network: Any, checkpoint: str) -> None:

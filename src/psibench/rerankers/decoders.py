@@ -26,6 +26,7 @@ CPU.
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from psibench.config.rerankers import (
 from psibench.errors import InputError
 from psibench.models.checkpoints import checkpoint_folder, read_json_object
 from psibench.models.networks import check_positions
+from psibench.models.packing import Packed, pack_network
 from psibench.models.tokenizing import load_checkpoint_tokenizer, pad_rows
 from psibench.models.weights import (
     check_network_config,
@@ -83,14 +85,27 @@ def load_decoder(name: str, entry: DecoderEntry, *, device: str) -> CheckpointSc
     network.to(device, getattr(torch, dtype)).eval()
     head.to(device).eval()
 
-    def logits(items: Sequence[Tokens]) -> Any:
-        ids = pad_rows([item.ids for item in items]).to(device)
+    def logits(items: Sequence[Tokens], packed: Packed | None = None) -> Any:
+        rows = [item.ids for item in items]
         last = torch.tensor([item.n_tokens - 1 for item in items])
         with torch.inference_mode():
-            states = network(input_ids=ids).last_hidden_state
+            if packed is None:
+                states = network(input_ids=pad_rows(rows).to(device)).last_hidden_state
+            else:
+                states = packed(rows)
             return head(states[torch.arange(len(items)), last].float())[:, 0]
 
-    return CheckpointScorer(name, entry, dtype, longest, read, logits)
+    scorer = CheckpointScorer(name, entry, dtype, longest, read, logits)
+    packed = pack_network(
+        network,
+        device=device,
+        dtype=dtype,
+        tokenize=lambda texts: [item.ids for item in scorer.tokenize([(t, t) for t in texts])],
+        title=f"checkpoint {entry.checkpoint!r}",
+    )
+    if packed is None:
+        return scorer
+    return replace(scorer, logits=partial(logits, packed=packed), packs=True)
 
 
 def _load(folder: Path, entry: DecoderEntry, dtype: str) -> tuple[Any, Any, int, Read]:

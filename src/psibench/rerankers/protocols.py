@@ -1,8 +1,8 @@
 """The interface of rerankers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -92,6 +92,18 @@ class Reranker(Protocol):
 
     def score(self, items: Sequence[Any]) -> Scores:
         """Score one batch of inputs that `tokenize` returned, in one forward pass."""
+
+
+@runtime_checkable
+class StartingReranker(Reranker, Protocol):
+    """A reranker that can start a batch without waiting for it."""
+
+    @property
+    def packs(self) -> bool:
+        """Whether batches are not padded."""
+
+    def start(self, items: Sequence[Any]) -> Callable[[], Scores]:
+        """Start a batch; the returned function waits for the result of ``score``."""
 
 
 def sigmoid(raw: np.ndarray) -> np.ndarray:

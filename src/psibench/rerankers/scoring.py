@@ -5,6 +5,8 @@ Batches have pairs of similar length, up to a number of tokens.
 
 import logging
 import math
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import lru_cache, partial
@@ -22,13 +24,21 @@ from psibench.config.rerankers import (
     checkpoint_of,
 )
 from psibench.errors import InputError
-from psibench.models.budget import TokenBudget
+from psibench.models.budget import TokenBudget, packed_rows
 from psibench.models.checkpoints import checkpoint_identity, loading
 from psibench.models.dtypes import pick_device
 from psibench.models.load import SAMPLE_TEXT
 from psibench.models.protocols import StopCheck
+from psibench.prefetch import prefetched
 from psibench.progress import Progress
-from psibench.rerankers.protocols import Reranker, Scores, TextPair, has_text
+from psibench.rerankers.protocols import (
+    PairInput,
+    Reranker,
+    Scores,
+    StartingReranker,
+    TextPair,
+    has_text,
+)
 from psibench.stopping import watched_stop
 from psibench.store.pairs import PairStore, pair_keys, unknown_scores
 
@@ -183,8 +193,10 @@ def _score_batches(
     )
     n_chars = np.array([len(query) + len(text) for query, text in pairs], dtype=np.int64)
     known, tokens_per_char = 0, TOKENS_PER_CHAR
-    for start in range(0, len(pairs), pairs_per_shard):
-        items = reranker.tokenize(pairs[start : start + pairs_per_shard])
+    packs = isinstance(reranker, StartingReranker) and reranker.packs
+    starts = range(0, len(pairs), pairs_per_shard)
+    shards = ((n, reranker.tokenize(pairs[n : n + pairs_per_shard])) for n in starts)
+    for start, items in prefetched(shards):
         lengths = np.array([max(1, item.n_tokens) for item in items])
         limit = reranker.max_tokens
         done, known = known, known + int(lengths.sum())
@@ -201,17 +213,37 @@ def _score_batches(
                 name, n_cut, len(lengths), limit
             )  # fmt: skip
         left = np.argsort(-lengths, kind="stable")
-        while len(left):
-            if stop is not None:
-                stop.check(2 * budget.slowest_s)
-            longest = int(lengths[left[0]])
-            batch = left[: max(1, budget.tokens // longest)]
-            forward = partial(reranker.score, [items[i] for i in batch])
-            scores = budget.run(forward, rows=len(batch), longest=longest)
-            if scores is None:
-                continue
+        started = deque[tuple[np.ndarray, float, Callable[[], Scores]]]()
+        while len(left) or started:
+            if len(left):
+                if stop is not None:
+                    stop.check(2 * budget.slowest_s)
+                longest = int(lengths[left[0]])
+                count = max(1, budget.tokens // longest)
+                if packs:
+                    count = packed_rows(lengths[left], budget.tokens)
+                    longest = -(-int(lengths[left[:count]].sum()) // count)  # nothing is padded
+                batch, began = left[:count], time.perf_counter()
+                forward = partial(_started, reranker, [items[i] for i in batch])
+                wait = budget.run(forward, rows=len(batch), longest=longest)
+                if wait is None:
+                    continue
+                left = left[len(batch) :]
+                started.append((batch, began, wait))
+                if len(left) and packs and len(started) < 2:  # on a GPU, a batch ahead
+                    continue
+            batch, began, wait = started.popleft()
+            scores = wait()
+            budget.slowest_s = max(budget.slowest_s, time.perf_counter() - began)
             yield start + batch, scores, int(lengths[batch].sum())
-            left = left[len(batch) :]
+
+
+def _started(reranker: Reranker, items: Sequence[PairInput]) -> Callable[[], Scores]:
+    """Start a batch; if the reranker cannot, score it."""
+    if isinstance(reranker, StartingReranker):
+        return reranker.start(items)
+    scores = reranker.score(items)
+    return lambda: scores
 
 
 def _check(name: str, pairs: Sequence[TextPair], scores: Scores) -> None:
