@@ -1,8 +1,8 @@
 """Rehearse a run of thousands of SLURM jobs: planning, the head's memory, calls to the controller.
 
-    python rehearse.py DIR --jobs 10000                 plan and submit everything
-    python rehearse.py DIR --jobs 10000 --plan          only the dry run
-    python rehearse.py DIR --jobs 1000 --profile '{"group-components": ["shards=20"]}'
+    python rehearse.py DIR --jobs 10000 --plan                       dry run
+    python rehearse.py DIR --jobs 10000                              submit everything
+    python rehearse.py DIR --jobs 1000 --profile '{"jobs": 400}'     with changes of the profile
 
 Writes a project to DIR whose encodings have --jobs shards, and runs Snakemake on it with the
 repository's SLURM profile and a fake SLURM: its `sbatch` makes the job's output files (empty) and
@@ -63,7 +63,7 @@ if name == "sbatch":
             os.makedirs(os.path.dirname(path), exist_ok=True)
             open(path, "w").close()
     with open(root + "/submitted", "a") as submitted:
-        submitted.write("x")
+        print(given.partition(" --wrap")[0], file=submitted, flush=True)
         number = submitted.tell()
     first, last = (re.search(r"--array=(\\d+)-(\\d+)", given) or [0, 1, 1])[1:]
     with open(root + "/states", "a") as states:
@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--jobs", type=int, default=10_000, help="encoding shards")
-    parser.add_argument("--plan", action="store_true", help="only the dry run")
+    parser.add_argument("--plan", action="store_true", help="measure the dry run")
     parser.add_argument("--profile", type=json.loads, default={}, help="keys of the profile, JSON")
     given = parser.parse_args()
     print(json.dumps(rehearse(given.folder.resolve(), given.jobs, given.profile, given.plan)))
@@ -93,34 +93,29 @@ def main() -> None:
 def rehearse(
     folder: Path, n_shards: int, profile: dict[str, Any], plan_only: bool = False
 ) -> dict[str, Any]:
-    """Plan and submit a run with ``n_shards`` encoding jobs; return its measurements.
+    """Submit (or only plan) a run with ``n_shards`` encoding jobs; return its measurements.
 
     Parameters
     ----------
     profile
         Keys that replace those of profiles/slurm/config.yaml.
     plan_only
-        Do not submit.
+        Measure the dry run.
     """
     targets = write_project(folder, n_shards)
-    output, planning = measured(
-        [*snakemake(folder), "--dry-run", "--quiet", "rules", "--", *targets], folder
-    )
-    found: dict[str, Any] = {
-        "jobs": int(re.findall(r"^total +(\d+)", output, re.MULTILINE)[-1]),
-        "plan": planning,
-    }
     if plan_only:
-        return found
+        output, planning = measured(
+            [*snakemake(folder), "-n", "-q", "rules", "--", *targets], folder
+        )
+        return {"jobs": int(re.findall(r"^total +(\d+)", output, re.MULTILINE)[-1])} | planning
     path = write_fake_slurm(folder)
     settings = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
     settings |= {"latency-wait": 5, "slurm-init-seconds-before-status-checks": 1} | profile
     (folder / "profile").mkdir(exist_ok=True)
     (folder / "profile" / "config.yaml").write_text(yaml.safe_dump(settings))
     command = [*snakemake(folder), "--profile", str(folder / "profile"), "--", *targets]
-    _, found["run"] = measured(command, folder, PATH=f"{path}{os.pathsep}{os.environ['PATH']}")
-    found["calls"] = Counter((folder / "slurm" / "calls").read_text().split())
-    return found
+    _, run = measured(command, folder, PATH=f"{path}{os.pathsep}{os.environ['PATH']}")
+    return run | {"calls": Counter((folder / "slurm" / "calls").read_text().split())}
 
 
 def write_project(folder: Path, n_shards: int) -> list[str]:
