@@ -62,6 +62,16 @@ def test_shared_encodings_of_the_raw_view_need_a_text_filter(plan):
     assert of_pair == of_parts[1:]
 
 
+def test_checkpoint_files_are_listed_once_for_all_jobs(monkeypatch):
+    listed = []
+    monkeypatch.setattr(paths, "checkpoint_files", lambda name: listed.append(name) or ["x"])
+    plan = plan_of()
+    for _ in range(3):  # a job each
+        assert paths.model_inputs(plan, "minilm-static") == ["x"]
+        assert paths.reranker_inputs(plan, "embedded-minilm-cosine") == ["x"]
+    assert len(listed) == 2
+
+
 def test_a_benchmark_reuses_the_runs_of_its_raw_view():
     plan = plan_of(models=["bm25", "second"])
     pair = (ENG, ENG)

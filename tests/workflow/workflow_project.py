@@ -76,6 +76,15 @@ def save_checkpoint(folder: Path, *, hidden: int = 32, layers: int = 2) -> None:
     BertModel(size).save_pretrained(folder)
 
 
+def settings_for_groups(n_shards: int) -> dict[str, list[str]]:
+    """The commented keys of the SLURM profile that put ``n_shards`` shards into one job."""
+    text = (REPOSITORY / "profiles/slurm/config.yaml").read_text()
+    keys = r"^# ((?:groups|group-components|resources|set-resource-scopes): .*)$"
+    found = yaml.safe_load("\n".join(re.findall(keys, text, re.MULTILINE)))
+    assert len(found) == 4, found
+    return found | {"group-components": [f"shards={n_shards}"]}
+
+
 def tiny_config() -> dict[str, Any]:
     """Config of the tiny project: one benchmark, three models."""
     encoder = {"backend": "sentence-transformers", "checkpoint": "checkpoint", "max_tokens": 64}

@@ -1,6 +1,7 @@
 # The plan of the config, wildcard constraints, and the functions that rules use for inputs,
 # parameters and resources. Their logic is in the package (psibench.plan).
 import sys
+from collections import Counter
 from operator import attrgetter
 from pathlib import Path
 
@@ -13,7 +14,12 @@ try:
         outside_content,
         refuse_future_dates,
     )
-    from psibench.cluster.head import set_environment, start_head, stop_on_signals
+    from psibench.cluster.head import (
+        refuse_endless_arrays,
+        set_environment,
+        start_head,
+        stop_on_signals,
+    )
     from psibench.cluster.tables_here import claim_tables
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
@@ -473,6 +479,11 @@ def in_report(path):
 def check_start():
     """Refuse to start if another run uses the store or folder, or to replace other tables."""
     try:
+        refuse_endless_arrays(
+            getattr(workflow.executor_settings, "array_jobs", None),
+            Counter(job.rule.name for job in workflow.dag.needrun_jobs()),
+            limit=workflow.resource_settings.nodes or 1,
+        )
         start_head(settings.store, Path.cwd(), executor=workflow.executor_plugin.name)
         claim_tables(
             {str(path) for job in workflow.dag.needrun_jobs() for path in job.output},

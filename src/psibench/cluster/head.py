@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -103,6 +104,31 @@ def _stop(number: int, *_: object) -> NoReturn:
     logging.disable(logging.CRITICAL)
     end_jobs()
     raise KeyboardInterrupt
+
+
+def refuse_endless_arrays(arrays: str | None, jobs: Mapping[str, int], *, limit: int) -> None:
+    """Raise InputError if job arrays would wait for jobs that are never submitted.
+
+    slurm-executor 2.8 drops the ready jobs of an array's rule if further ones are ready that exceed
+    the limit `jobs`; Snakemake then waits for the dropped jobs (its issue 473).
+
+    Parameters
+    ----------
+    arrays
+        The setting `slurm-array-jobs`: names of rules, or ``all``; None without arrays.
+    jobs
+        Number of jobs of this run by rule.
+    limit
+        Most jobs in the queue at once, the setting `jobs`.
+    """
+    rules = {name.strip() for name in re.split("[,;]", arrays or "")}
+    for rule, n in jobs.items():
+        if n > limit and rules & {rule, "all"}:
+            raise InputError(
+                f"slurm-array-jobs: {arrays}: rule {rule} has {n:,} jobs, and `jobs: {limit}` "
+                "allows fewer at once. Snakemake would wait for them without end. Set `jobs` to at "
+                f"least {n}, or remove the rule from slurm-array-jobs (docs/slurm.md)"
+            )
 
 
 def refuse_queued_jobs(folder: str | Path) -> None:

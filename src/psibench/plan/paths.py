@@ -11,6 +11,7 @@ all paths.
 
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -174,10 +175,12 @@ def sources_of(plan: Plan, benchmark: str, lang: str, part: str = "") -> list[st
     return list(dict.fromkeys(path for files in files_of_each for path in files))
 
 
+@cache
 def model_inputs(plan: Plan, model: str) -> list[str]:
     """List the local checkpoint files of a model, or the manifest of its download or training.
 
-    Also the files that the command of its `chunks` names.
+    Also the files that the command of its `chunks` names. Looks at the disk once per model, because
+    a model may have thousands of jobs.
     """
     if model in plan.config.trained:
         return [f"{plan.config.trained[model].folder}/model.json"]
@@ -186,8 +189,9 @@ def model_inputs(plan: Plan, model: str) -> list[str]:
     return [*_files_of(plan, plan.models[model]), *named]
 
 
+@cache
 def reranker_inputs(plan: Plan, reranker: str) -> list[str]:
-    """List the local checkpoint files of a reranker, or its download's manifest."""
+    """List the local checkpoint files of a reranker, or its download's manifest; looks once."""
     return _files_of(plan, plan.rerankers[reranker])
 
 
