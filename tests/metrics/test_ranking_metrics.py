@@ -122,6 +122,21 @@ def test_order_of_rows_has_no_influence():
     assert ranking_metrics(*shuffled).equals(ranking_metrics(run, qrels))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_run_read_from_a_file_gives_the_same_scores(tmp_path, seed):
+    scores, qrels = random_case(seed)
+    run = rank_documents(scores.with_columns(pl.col("score") % 3))
+    run.write_parquet(tmp_path / "run.parquet", row_group_size=37)
+    scanned = ranking_metrics(pl.scan_parquet(tmp_path / "run.parquet"), qrels)
+    assert scanned.equals(ranking_metrics(run, qrels))
+
+
+def test_two_positives_with_one_rank_are_refused():
+    run = ranked(q=["a", "d"]).with_columns(rank=pl.lit(1, pl.Int32))
+    with pytest.raises(InputError, match="the same rank twice for query 'q'"):
+        ranking_metrics(run, judged(("q", "a", 1), ("q", "d", 1)))
+
+
 def test_a_positive_found_twice_is_refused():
     run = ranked(q=["a", "d"])
     doubled = pl.concat([run, run.with_columns(rank=pl.col("rank") + 2)])

@@ -14,16 +14,22 @@ import polars as pl
 
 from psibench.errors import InputError
 from psibench.reading import shown, whole_number
-from psibench.tables.ranking import pair_key, place_in_query, repeated_pairs, with_ties
+from psibench.tables.ranking import (
+    may_be_among,
+    pair_key,
+    place_in_query,
+    repeated_pairs,
+    with_ties,
+)
 
 # --- Metrics: functions of found positives and ideal ranking to (n_queries,) scores in [0, 1]
 
 
 def _first(judged: pl.DataFrame, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return query, rank and grade of the rows up to rank k, ordered by query and rank."""
-    first = judged.filter(pl.col("rank") <= k)
-    query, rank, grade = (first.get_column(name).to_numpy() for name in ("query", "rank", "grade"))
-    return query, rank, grade
+    query, rank, grade = (judged.get_column(name).to_numpy() for name in ("query", "rank", "grade"))
+    is_first = rank <= k
+    return query[is_first], rank[is_first], grade[is_first]
 
 
 def _discounted_gain(judged: pl.DataFrame, n_queries: int, k: int) -> np.ndarray:
@@ -183,7 +189,7 @@ def ranking_metrics(
         run = run.lazy().collect()
         run = run if "tied_from" in run.columns else with_ties(run)
     found = _find_positives(run, ideal, depth=max((m.k for m in wanted), default=0))
-    query_ids = ideal.get_column("query_id").unique(maintain_order=True)
+    query_ids = ideal.get_column("query_id").filter(ideal.get_column("rank") == 1)
     n_queries = len(query_ids)
     columns = {m.name: METRICS[m.kind](found, ideal, n_queries, m.k) for m in wanted}
     return pl.DataFrame({"query_id": query_ids, **columns})
@@ -201,7 +207,7 @@ def _ranked_positives(qrels: pl.DataFrame) -> pl.DataFrame:
         )
     ordered = positive.sort("query_id", "grade", "doc_id", descending=[False, True, False])
     ordered = ordered.with_columns(query=pl.col("query_id").rle_id().cast(pl.Int64))
-    return ordered.with_columns(rank=place_in_query() + 1)
+    return ordered.with_columns(rank=place_in_query("query") + 1)
 
 
 def _find_positives(
@@ -212,10 +218,13 @@ def _find_positives(
     names = run.lazy().collect_schema().names()
     tied = [name for name in ("tied_from", "tied_to") if name in names]
     wanted = ideal.rename({"rank": "ideal_rank"}).with_columns(key=key)
+    is_candidate = may_be_among(wanted.get_column("key"))
     candidates = (
         run.lazy()
         .select("query_id", "doc_id", "rank", *tied, key=key)
-        .filter(pl.col("key").is_in(wanted.get_column("key").implode()))
+        .filter(
+            pl.col("key").map_batches(is_candidate, return_dtype=pl.Boolean, is_elementwise=True)
+        )
         .collect(engine="streaming")
         .filter(pl.col(tied[0] if tied else "rank") <= depth)  # last, when few rows are left
     )
@@ -225,13 +234,16 @@ def _find_positives(
     hits = (
         candidates.join(wanted, on="key", how="inner")
         .filter(same_ids)
+        .select("query", "rank", "ideal_rank", "grade", *tied)
         .sort("query", "rank", "ideal_rank")
     )
     for column, what in (("ideal_rank", "the same document"), ("rank", "the same rank")):
-        twice = hits.filter(pl.struct("query", column).is_duplicated())
-        if not twice.is_empty():
+        order = hits if column == "rank" else hits.sort("query", column)
+        query, number = (order.get_column(name).to_numpy() for name in ("query", column))
+        twice = np.flatnonzero((query[1:] == query[:-1]) & (number[1:] == number[:-1]))
+        if len(twice):
+            query_id = ideal.filter(pl.col("query") == query[twice[0]]).item(0, "query_id")
             raise InputError(
-                f"the run has {what} twice for query {twice.item(0, 'query_id')!r}; rank it with "
-                "rank_documents"
+                f"the run has {what} twice for query {query_id!r}; rank it with rank_documents"
             )
     return hits
