@@ -143,6 +143,19 @@ def test_positives_have_their_ids_in_the_corpus_language(tmp_path):
         imported(tmp_path, "{domain}.trec", asked=ASKED, judged=named)
 
 
+def test_top_k_counts_documents_in_a_run_of_chunks(tmp_path):
+    # Three chunks of one document are before the second document, which must not be lost.
+    chunks = [("game/b", 0, 9.0), ("game/b", 5, 8.0), ("game/b", 9, 7.0), ("game/c", 0, 1.0)]
+    rows = [
+        {"query_id": "game/a", "doc_id": d, "start": s, "end": s + 5, "score": score}
+        for d, s, score in chunks
+    ]
+    pl.DataFrame(rows).write_ndjson(tmp_path / "game.jsonl")
+    asked = {"game": {"game/a": "game/b"}}
+    found = imported(tmp_path, "{domain}.jsonl", asked=asked, top_k=2)
+    assert found == [("game/a", "game/b", 1), ("game/a", "game/c", 2)]
+
+
 def test_a_document_with_the_querys_id_is_not_ranked(tmp_path):
     # The file ranks the document with the query's id first; top_k counts the others.
     rows = {"game": [("a", "a", 9.0), ("a", "b", 2.0), ("a", "c", 1.0)]}

@@ -19,7 +19,7 @@ from psibench.tables.stage import stage
 logger = logging.getLogger("psibench")
 
 
-@stage("import_run", version=2)
+@stage("import_run", version=3)
 def run_import_run(job: Job) -> None:
     """Read the run of one language pair on all domains, rank it and write it.
 
@@ -67,7 +67,6 @@ def run_import_run(job: Job) -> None:
             known,
             wanted,
             source=path,
-            top_k=decides["top_k"],
             remove_identical_ids=decides["remove_identical_ids"],
             ignore_unknown=entry.ignore_unknown,
             remedy="leave them out with `ignore_unknown: true` in the model's entry",
@@ -76,7 +75,8 @@ def run_import_run(job: Job) -> None:
         for warning in ranked.warnings:
             logger.warning("%s, %s: %s", model, path, warning)
         n_removed += ranked.n_removed
-        frames.append(ranked.run)
+        # Of a run of chunks, `top_k` counts documents, each with the score of its best chunk.
+        frames.append(ranked.run.filter(pl.col("rank") <= decides["top_k"]))
     if decides["remove_identical_ids"]:
         logger.info("%s: %s", model, removed_text(n_removed))
     job.write(

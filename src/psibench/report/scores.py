@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from psibench.metrics.chunks import CHUNK_METRICS
 from psibench.metrics.psi import FLAGS
 from psibench.report.plots import (
     SERIES,
@@ -117,6 +118,11 @@ def score_context(inputs: Scored) -> dict[str, Any]:
             if n_pairs[name] > 1
         },
         "n_rows": inputs.psi_table.height,
+        "chunks": [
+            (info, [table])
+            for info in benchmarks
+            if (table := chunk_table(leading_pair_rows(inputs.bucket_scores, leading), info))
+        ],
         "psi": [two for two in ((info, psi_tables(lead, info)) for info in benchmarks) if two[1]],
         "flags": {
             name: text for name, text in FLAGS.items() if lead["flags"].str.contains(name).any()
@@ -140,6 +146,29 @@ def _model_table(models: Sequence[ModelInfo]) -> Table:
         kind = "control" if model.control else model.kind
         rows.append((model.id, chip(kind), f"{model.description}{control}"))
     return Table("Models", ("Model", "Kind", "Description"), tuple(rows), 2, prose=(2,))
+
+
+def chunk_table(buckets: pl.DataFrame, info: BenchmarkInfo) -> Table | None:
+    """Return the metrics of chunks by position, in a benchmark's first scheme; None without any.
+
+    ``buckets`` are rows of BUCKET_SCORES over all domains and lengths.
+    """
+    rows = buckets.filter(
+        pl.col("metric").is_in(CHUNK_METRICS), benchmark=info.id, evidence="all"
+    ).filter(pl.col("buckets") == pl.col("buckets").first(), pl.col("n_queries") > 0)
+    if rows.is_empty():
+        return None
+    names = rows["bucket"].unique(maintain_order=True)
+    order = pl.col("metric").cast(pl.Enum(CHUNK_METRICS))
+    wide = rows.with_columns(value=pl.struct("mean", "low", "high"))
+    wide = wide.pivot("bucket", index=["metric", "model"], values="value").sort(order)
+    columns: Columns = {"Metric": "metric", "Model": "model", **{name: name for name in names}}
+    return table_of(
+        "Evidence in chunks, by position of the evidence",
+        wide,
+        columns,
+        note="span-cut: the share of the evidence that no single chunk holds, whatever was found.",
+    )
 
 
 PSI_FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "In input": percent}

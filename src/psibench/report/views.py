@@ -93,12 +93,14 @@ class ModelInfo:
 def headline_metric(psi_table: pl.DataFrame) -> str:
     """Return the metric that a page leads with.
 
-    For runs of chunks a metric of evidence spans (`LEADING_SPAN_METRICS`), else ndcg@10 if the
-    table has it or is empty, else its first metric in sorted order.
+    If all models have chunks, a metric of evidence spans (`LEADING_SPAN_METRICS`), else ndcg@10 if
+    the table has it or is empty, else the first metric in sorted order, if possible of all models.
     """
-    metrics = sorted(psi_table["metric"].unique())
-    preferred = (*LEADING_SPAN_METRICS, PREFERRED_METRIC, *(metrics or [PREFERRED_METRIC]))
-    return next(name for name in preferred if name in metrics or not metrics)
+    counts = psi_table.group_by("metric").agg(pl.col("model").n_unique()).sort("metric")
+    of_all = counts.filter(pl.col("model") == psi_table["model"].n_unique())["metric"].to_list()
+    spans = [name for name in LEADING_SPAN_METRICS if name in of_all]
+    preferred = (*spans, PREFERRED_METRIC, *of_all, *counts["metric"])
+    return next(name for name in preferred if name in counts["metric"] or counts.is_empty())
 
 
 def headlines(table: pl.DataFrame) -> dict[str, Headline]:
