@@ -199,7 +199,8 @@ CHUNKS = {"splitter": "recursive", "size": 100, "overlap": 20}
     ],
 )
 def test_the_entry_determines_how_much_a_model_reads_and_stores(fields, tokens, vectors):
-    plan = plan_of(models=["m"], registry={"m": encoder(dim=384, **fields)})
+    counts = {"length_tokenizer": "embedded:all-MiniLM-L6-v2"}
+    plan = plan_of(models=["m"], registry={"m": encoder(dim=384, **fields)}, **counts)
     entry, encoding = plan.models["m"], plan.config.encoding
     assert tokens_read(entry, TEXTS) == tokens + 4 * 10
     assert store_bytes(entry, TEXTS, encoding) == (vectors + 4) * 384 * 4
