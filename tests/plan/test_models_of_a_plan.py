@@ -217,7 +217,7 @@ def with_pieces(**more) -> Plan:
     return plan_of({"b": PLAIN}, models=models, registry=registry, **more)
 
 
-def test_a_model_with_chunks_has_its_own_stages_and_run_of_chunks():
+def test_a_model_with_chunks_has_its_own_stages_and_run():
     plan = with_pieces()
     patterns = wildcard_patterns(plan)
     assert re.fullmatch(patterns["chunked"], "pieces")
