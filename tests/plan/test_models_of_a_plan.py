@@ -197,3 +197,58 @@ def test_filter_panel_includes_other_entries_of_the_same_static_embeddings():
     models = ["recalls", "same", "network"]
     plan = plan_of({"b": section}, models=["bm25", *models], registry=registry)
     assert [plan.on_filter_panel("b", model) for model in models] == [True, True, False]
+
+
+PIECES = {
+    "backend": "static-embeddings",
+    "checkpoint": "embedded:all-MiniLM-L6-v2",
+    "chunks": {"splitter": "recursive", "size": 128},
+}
+
+
+def with_pieces(**more) -> Plan:
+    registry = {
+        "pieces": PIECES,
+        "with-all": {"backend": "fusion", "of": ["bm25", "pieces"]},
+        "with-cut": {"backend": "fusion", "of": ["minilm-static", "pieces"]},
+        "reranked": {"backend": "rerank", "reranker": "embedded-bm25", "first_stage": "pieces"},
+    }
+    models = ["pieces", "with-all", "with-cut", "reranked"]
+    return plan_of({"b": PLAIN}, models=models, registry=registry, **more)
+
+
+def test_a_model_with_chunks_has_its_own_stages_and_run():
+    plan = with_pieces()
+    patterns = wildcard_patterns(plan)
+    assert re.fullmatch(patterns["chunked"], "pieces")
+    assert not any(re.fullmatch(patterns[kind], "pieces") for kind in ("vector", "encoded"))
+    assert ("b", "pieces", "eng-Latn") in needed_encodings(plan)
+    compared = {one["model"]: one for one in compared_models(plan, "b", "eng-Latn", "eng-Latn")}
+    run = "results/b/runs/pieces/eng-Latn-eng-Latn"
+    assert compared["pieces"]["run"] == f"{run}.parquet"
+    assert compared["pieces"]["chunks"] == f"{run}.chunks.parquet"
+    assert compared["pieces"]["encodings"] == ["results/b/encodings/pieces/eng-Latn.parquet"]
+    assert "chunks" not in compared["reranked"]
+    # Nothing is known of a fusion's reading unless one model reads whole documents.
+    known = {name: one["reading_known"] for name, one in compared.items()}
+    assert known == {"pieces": True, "with-all": True, "with-cut": False, "reranked": True}
+
+
+def test_domains_are_not_compared_by_vectors_of_chunks():
+    registry = {"pieces": PIECES}
+    corpora = [{"domain": one, **SOURCE} for one in ("x", "y")]
+    section = {"recipe": "known_item", "corpora": corpora}
+    plan = plan_of({"b": section}, models=["pieces", "minilm-static"], registry=registry)
+    assert plan.similarity_jobs("b") == [("minilm-static", "eng-Latn")]
+
+
+def test_tokens_of_chunks_need_a_tokenizer():
+    with pytest.raises(InputError, match="tokens of the chunks of 'pieces', and 'words' is no"):
+        with_pieces(length_tokenizer="words")
+
+
+def test_a_model_with_chunks_does_not_recall_false_negatives():
+    recall = {"recall": {"model": "pieces"}, "rerankers": ["embedded-bm25"]}
+    section = TINY | {"false_negatives": recall | {"protocol": "posir"}}
+    with pytest.raises(InputError, match="model: 'pieces' has `chunks`, and false negatives"):
+        plan_of({"b": section}, models=["bm25"], registry={"pieces": PIECES})

@@ -176,6 +176,7 @@ def test_units_of_length_are_converted_to_tokens(unit, factor):
 
 TEXTS = Texts(((50.0, 3.0), (200.0, 1.0)), n_queries=4, query_tokens=10)
 WINDOWS = {"tokens": 100, "overlap": 20}
+CHUNKS = {"splitter": "recursive", "size": 100, "overlap": 20}
 
 
 @pytest.mark.parametrize(
@@ -189,11 +190,17 @@ WINDOWS = {"tokens": 100, "overlap": 20}
         ({"windows": WINDOWS | {"pool": "mean"}}, 350 + 2 * 20, 4),
         ({"windows": WINDOWS | {"keep": "head-and-tail"}}, 3 * 50 + 200, 2 * 4),
         ({"late_chunking": WINDOWS}, 350, 3 + 3),
+        ({"chunks": CHUNKS}, 350 + 2 * 20, 3 + 3),
+        ({"chunks": CHUNKS | {"size": 400, "overlap": 80, "unit": "characters"}}, 390, 3 + 3),
+        ({"chunks": CHUNKS, "max_tokens": 50}, 6 * 50, 3 + 3),  # chunks are cut
+        # Windows of 100 tokens, each read behind 25 tokens of the one before.
+        ({"chunks": CHUNKS | {"context": "late"}, "max_tokens": 100}, 350 + 2 * 25, 3 + 3),
         ({"backend": "colbert", "query_tokens": 32}, 350 + 4 * 22, 350 + 4 * 31),
     ],
 )
 def test_the_entry_determines_how_much_a_model_reads_and_stores(fields, tokens, vectors):
-    plan = plan_of(models=["m"], registry={"m": encoder(dim=384, **fields)})
+    counts = {"length_tokenizer": "embedded:all-MiniLM-L6-v2"}
+    plan = plan_of(models=["m"], registry={"m": encoder(dim=384, **fields)}, **counts)
     entry, encoding = plan.models["m"], plan.config.encoding
     assert tokens_read(entry, TEXTS) == tokens + 4 * 10
     assert store_bytes(entry, TEXTS, encoding) == (vectors + 4) * 384 * 4

@@ -11,9 +11,16 @@ from report_tables import bucket_rows, frame, psi_row, report_input, svg_texts
 
 from psibench.report.languages import pair_tables
 from psibench.report.page import render_report
+from psibench.report.scores import chunk_table
 from psibench.report.tables import TEMPLATES
 from psibench.report.training import training_figures
-from psibench.report.views import BenchmarkInfo, author_texts, headlines, simulation_note
+from psibench.report.views import (
+    BenchmarkInfo,
+    author_texts,
+    headline_metric,
+    headlines,
+    simulation_note,
+)
 from psibench.report.wording import change, count, interval, number_text, p_text, p_value, percent
 from psibench.tables.schemas import PSI_TABLE
 from psibench.train.results import TRAINING_TABLE
@@ -42,6 +49,40 @@ from psibench.train.results import TRAINING_TABLE
 )
 def test_figures_are_written_alike_everywhere(shown: str, text: str) -> None:
     assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("with_chunks", "metric"),
+    [
+        ((), "ndcg@10"),
+        (("a",), "ndcg@10"),  # the other model has no chunks
+        (("a", "b"), "span-recall@1000tokens"),
+    ],
+)
+def test_span_metrics_lead_if_all_models_have_chunks(with_chunks, metric) -> None:
+    rows = [psi_row(model) for model in ("a", "b")]
+    rows += [psi_row(model, metric="span-recall@1000tokens") for model in with_chunks]
+    assert headline_metric(frame(PSI_TABLE, rows)) == metric
+    assert headline_metric(frame(PSI_TABLE, rows).clear()) == "ndcg@10"
+
+
+def test_metrics_of_chunks_are_shown_by_position() -> None:
+    info = BenchmarkInfo("docs", "known_item")
+    names = ("benchmark", "evidence", "buckets", "metric", "model", "bucket", "n_queries")
+    rows = [
+        ("docs", "all", "thirds", metric, "m", bucket, 9, mean, 0.1, 0.9)
+        for metric, mean in (("span-cut", 0.2), ("span-recall@5", 0.5), ("ndcg@10", 0.6))
+        for bucket in ("beginning", "end")
+    ]
+    buckets = pl.DataFrame(rows, [*names, "mean", "low", "high"], orient="row")
+    table = chunk_table(buckets, info)
+    assert table is not None
+    assert table.header == ("Metric", "Model", "beginning", "end")
+    assert [row[:3] for row in table.rows] == [
+        ("span-recall@5", "m", "0.500\n[0.100, 0.900]"),
+        ("span-cut", "m", "0.200\n[0.100, 0.900]"),
+    ]
+    assert chunk_table(buckets.filter(metric="ndcg@10"), info) is None
 
 
 def test_what_was_simulated_is_said_in_sentences() -> None:

@@ -241,7 +241,7 @@ def test_shards_together_have_the_rows_of_one_job(corpus):
     assert all(a.equals(b) for a, b in zip(one, several, strict=True))
 
 
-def test_every_chunk_setting_has_its_own_rows_and_shares_the_store(corpus, caplog):
+def test_chunk_settings_share_a_store_but_no_rows(corpus, caplog):
     encode(corpus, static())
     caplog.set_level("INFO")
     larger = encode(corpus, static(size=32), output="larger.parquet")
@@ -250,7 +250,7 @@ def test_every_chunk_setting_has_its_own_rows_and_shares_the_store(corpus, caplo
     assert "encoded 0 of 6 texts" in caplog.text
 
 
-def test_a_title_is_read_with_the_chunks_of_its_document_only(corpus):
+def test_a_title_is_read_only_with_its_documents_chunks(corpus):
     documents = {"x": "# Tides\n\n" + DOCUMENTS["d0"].strip(), "y": DOCUMENTS["d0"].strip()}
     write_texts(corpus / "a", documents)
     rows = encode(corpus, transformer(context="title")).filter(role="document")
@@ -294,7 +294,7 @@ def found(chunks, scores, *, tokens=10, documents=1, **options):
     ).sort("score", descending=True)
 
 
-def test_a_document_that_fills_the_first_ranks_does_not_hide_others():
+def test_a_document_of_many_chunks_does_not_hide_others():
     # 300 chunks of one document are better than all of the others.
     chunks = chunk_table(300, 1, 1, 1)
     rows = found(chunks, [1 - n / 1000 for n in range(303)], documents=3)

@@ -47,7 +47,8 @@ def profile(name: str) -> dict[str, Any]:
 def test_rules_that_load_a_model_get_a_gpu_on_slurm(rules) -> None:
     given = profile("slurm")["set-resources"]
     on_gpu = {name for name, own in given.items() if own.get("slurm_partition") == "gpu"}
-    without = {"search_vectors", "recall_vectors"}  # exact search in blocks uses threads
+    # Exact search in blocks uses threads.
+    without = {"search_vectors", "search_chunks", "recall_vectors"}
     loading = {name for name, rule in rules.items() if rule["environment"] == "gpu"}
     assert {"encode", "score_parts", "ask"} <= loading
     assert on_gpu == loading - without - {"ask"}

@@ -48,9 +48,6 @@ from psibench.report.text_table import frame_lines
 from psibench.sources.documents import read_document_files
 from psibench.tables import Provenance, content_hash
 
-WITH_CHUNKS = (
-    "its entry has `chunks`, and an audit measures inputs of whole documents; use `psibench chunks`"
-)
 SAMPLE_SEED = 42
 MOST_WORDS = 8192
 EXIT_ABOVE = 1
@@ -129,8 +126,7 @@ def _audit(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.at_least is not None:
         raise InputError("--at-least needs --measure")
     entry = find_model(args.model, max_tokens=args.max_tokens)
-    has_chunks = getattr(entry, "chunks", None) is not None
-    if reason := WITH_CHUNKS if has_chunks else NOT_AUDITABLE.get(entry.backend):
+    if reason := NOT_AUDITABLE.get(entry.backend):
         raise InputError(f"model {args.model!r} cannot be audited: {reason}")
     documents = read_document_files([args.corpus], text_column=args.text_column)
     if entry.backend == "bm25s":

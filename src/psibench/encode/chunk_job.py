@@ -162,7 +162,7 @@ def _encode_documents(
                 cut,
                 settings,
                 context=chunks.context,
-                titles=titles and {one: titles[domain, one] for one, _ in block},
+                titles=None if titles is None else {one: titles[domain, one] for one in texts},
                 stop=stop,
                 # Assumes that the remaining documents have as many tokens per character.
                 expect=partial(progress.expect, share=n_chars / total),
@@ -180,11 +180,16 @@ def _encode_documents(
                 key=pl.Series(encoded.keys, dtype=pl.Binary),
                 n_tokens=pl.Series(encoded.n_tokens, dtype=pl.Int32),
                 visible_char_end=pl.Series(
-                    [SPACE.match(texts[one], end).end() for one, end in read], dtype=pl.Int32
+                    [_after_space(texts[one], end) for one, end in read], dtype=pl.Int32
                 ),
             )
         progress.expect(0)
     stats.log()
+
+
+def _after_space(text: str, end: int) -> int:
+    found = SPACE.match(text, end)
+    return found.end() if found else end
 
 
 def _titles(sources: Sequence[Source]) -> dict[tuple[str, str], str]:

@@ -135,7 +135,7 @@ def chunk_scores(
         has_span &= pl.col(TRANSLATED_LENGTH).is_null()
     known = queries.filter(has_span)
     if known.is_empty():
-        kinds = dict.fromkeys(CHUNK_METRICS, pl.Float64)
+        kinds: dict[str, Any] = dict.fromkeys(CHUNK_METRICS, pl.Float64)
         return pl.DataFrame(schema={"query_id": pl.String, **kinds})
     scores = span_metrics(chunks, known, qrels, metrics=metrics)
     places = places_in_chunks(cut, known).select(

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -226,7 +227,7 @@ def read_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     here = original
     if TRANSLATED_LENGTH in queries.columns:
         here = pl.coalesce(pl.col(TRANSLATED_LENGTH).cast(pl.Int64), original)
-    columns = {"query_id": "_id", "doc_id": "pos_corpus_id"}
+    columns: dict[str, Any] = {"query_id": "_id", "doc_id": "pos_corpus_id"}
     spans = queries.select(
         **columns,
         length=here,

@@ -129,10 +129,10 @@ def tokens_read(entry: ModelBase, texts: Texts) -> float:
     chunks: Chunks | None = getattr(entry, "chunks", None)
     if chunks is not None:
         size, overlap = _read_at_once(entry, chunks)
-        further = texts.pieces(size, overlap) - texts.n_documents
-        documents = texts.tokens() + overlap * further
-        if chunks.context != "late" and chunks.size is not None:  # long chunks are cut
-            documents *= min(1, getattr(entry, "max_tokens", math.inf) / size)
+        n_pieces = texts.pieces(size, overlap)
+        documents = texts.tokens() + overlap * (n_pieces - texts.n_documents)
+        # Chunks beyond the input are cut.
+        documents = min(documents, n_pieces * getattr(entry, "max_tokens", math.inf))
     elif windows is None:
         documents = texts.tokens(getattr(entry, "max_tokens", math.inf))
     elif windows.keep == "head-and-tail":
