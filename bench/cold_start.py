@@ -30,6 +30,8 @@ COMMANDS: tuple[tuple[tuple[str, ...], float, bool], ...] = (
     (("run", str(PRESETS / "posir.yaml"), "--dry-run"), 60.0, False),
 )
 STAGE_GOAL = 0.6
+IMPORTS = "from psibench.importing import importing\nwith importing():\n"
+"""As in workflow/scripts/stage.py."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -79,7 +81,7 @@ def main() -> None:
     print(f"\n{'start of a stage':44}{'wall s':>8}{'CPU s':>8}")
     most = 0.0
     for module, names in sorted(modules.items()):
-        start = f"import psibench.cluster.job, {module}"
+        start = IMPORTS + f"    import psibench.cluster.job, {module}"
         wall, cpu = least([sys.executable, "-c", start], args.repeats, ONE_THREAD)
         most = max(most, cpu)
         print(f"{', '.join(names)[:43]:44}{wall:8.2f}{cpu:8.2f}", flush=True)

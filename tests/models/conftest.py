@@ -44,7 +44,7 @@ def load_tiny(tiny_bert: Path) -> LoadTiny:
 
     def load(checkpoint: Path | str | None = None, dtype: str = "float32", **fields):
         entry = entry_of(checkpoint or tiny_bert, **fields)
-        return load_encoder(entry, device="cpu", dtype=dtype)
+        return load_encoder(entry, device="cpu", dtype=dtype, needs_torch=True)
 
     return load
 

@@ -178,7 +178,7 @@ def _measure(
     from psibench.search.chunks import search_chunks
 
     encoding = Encoding(device=args.device)
-    encoder, _ = open_encoder(entry, encoding)
+    encoder, _ = open_encoder(entry, encoding, needs_torch=True)
     sizes = Rulers(load_tokenizer(entry.checkpoint, option="--model"))
     counted = sizes
     if args.tokenizer is not None:

@@ -210,8 +210,10 @@ def encode_sources(
     return pl.concat(frames)
 
 
-def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]:
-    """Load an encoder on the device in the settings.
+def open_encoder(
+    entry: EncoderModel, settings: Encoding, *, needs_torch: bool = False
+) -> tuple[Encoder, str]:
+    """Load an encoder on the device in the settings; ``needs_torch`` as in `load_encoder`.
 
     Also returns its number format, from the entry, else from the settings.
     """
@@ -219,7 +221,7 @@ def open_encoder(entry: EncoderModel, settings: Encoding) -> tuple[Encoder, str]
     dtype = getattr(entry, "dtype", None) or settings.dtype
     if dtype == "auto":
         dtype = fast_dtype(device)
-    encoder = load_encoder(entry, device=device, dtype=dtype)
+    encoder = load_encoder(entry, device=device, dtype=dtype, needs_torch=needs_torch)
     # Some encoders have only one number format.
     used = str(getattr(encoder, "dtype", "float32"))
     logger.info("device %s, dtype %s", device, used)

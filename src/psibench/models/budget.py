@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -62,10 +63,8 @@ class TokenBudget:
 
         Raises InputError if the batch is one row.
         """
-        import torch
-
         began, result = time.perf_counter(), None
-        with contextlib.suppress(torch.OutOfMemoryError):
+        with contextlib.suppress(*_lacks_memory()):
             result = forward()
         if result is not None:
             self.slowest_s = max(self.slowest_s, time.perf_counter() - began)
@@ -76,6 +75,8 @@ class TokenBudget:
                 f"{self._title}: one {self._unit} of {longest} tokens does not fit into the "
                 f"device's memory; {self._advice}"
             )
+        import torch
+
         self.tokens = rows // 2 * longest * self._factor
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
@@ -85,3 +86,9 @@ class TokenBudget:
             self._title, rows, self._unit, longest, self.tokens, self.tokens,
         )  # fmt: skip
         return None
+
+
+def _lacks_memory() -> tuple[type[BaseException], ...]:
+    """Return torch's error for a lack of memory; nothing if this job does not use torch."""
+    torch = sys.modules.get("torch")
+    return () if torch is None else (torch.OutOfMemoryError,)

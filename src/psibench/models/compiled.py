@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +71,13 @@ class Compiled:
         """
         import torch
 
-        whole = {"attention_mask": torch.ones_like(inputs["input_ids"])}
-        outputs = self.run([(whole | dict(inputs))[name].numpy() for name in self.inputs])
-        return torch.from_numpy(outputs[0])
+        whole = {"attention_mask": torch.ones_like(inputs["input_ids"])} | dict(inputs)
+        return torch.from_numpy(self.states({name: each.numpy() for name, each in whole.items()}))
+
+    def states(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the same for arrays; the next call overwrites the result."""
+        states: np.ndarray = self.run([inputs[name] for name in self.inputs])[0]
+        return states
 
 
 Passes = Callable[[list[str], Compiled | None], Sequence[np.ndarray]]
@@ -117,20 +122,23 @@ def compile_network(
         return None
     if (core := _core(dtype)) is None:
         return None
-    folder = _cache() / _key(network, core, dtype, identity)
+    import torch
+
+    threads = torch.get_num_threads()
+    folder = _cache() / _key(type(network).__name__, core, dtype, identity)
     cached, refused = folder / NETWORK_FILE, folder / REFUSAL_FILE
     if refused.exists():
         logger.info("engine torch: %s (%s)", refused.read_text(encoding="utf-8"), refused)
         return None
     if cached.exists():
         try:
-            return _compiled(core, core.read_model(cached), dtype, signature[0])
+            return _compiled(core, core.read_model(cached), dtype, signature[0], threads)
         except RuntimeError:  # damaged: converted again
             shutil.rmtree(folder, ignore_errors=True)
     is_final = True
     try:
         model = _converted(network, *signature)
-        compiled = _compiled(core, model, dtype, signature[0])
+        compiled = _compiled(core, model, dtype, signature[0], threads)
         difference = _difference(compiled, passes)
         reason = f"openvino's numbers differ by {difference:.1g}"
     except Exception as error:  # OpenVINO may raise anything; torch runs the network then
@@ -148,6 +156,23 @@ def compile_network(
 
         _keep(folder, lambda draft: save_model(model, draft / cached.name, compress_to_fp16=False))
     return compiled
+
+
+def kept_network(kind: str, *, dtype: str, identity: str, threads: int) -> Compiled | None:
+    """Return a transformer that an earlier job has converted, without importing torch.
+
+    Returns None if there is none, or torch should run it. ``kind`` is the class of the network,
+    ``threads`` the number that torch would use; see `compile_network`.
+    """
+    if _wanted_engine() == "torch" or (core := _core(dtype)) is None:
+        return None
+    cached = _cache() / _key(kind, core, dtype, identity) / NETWORK_FILE
+    if not cached.exists():
+        return None
+    try:
+        return _compiled(core, core.read_model(cached), dtype, STATES[0], threads)
+    except RuntimeError:  # damaged: `compile_network` converts it again
+        return None
 
 
 def _wanted_engine() -> str:
@@ -233,13 +258,11 @@ def _converted(network: Any, inputs: tuple[str, ...], output: str) -> Any:
     return model
 
 
-def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...]) -> Compiled:
-    """Compile for as many threads as torch uses, without pinning them to cores."""
-    import torch
-
+def _compiled(core: Any, model: Any, dtype: str, inputs: tuple[str, ...], threads: int) -> Compiled:
+    """Compile for a number of threads, without pinning them to cores."""
     options = {
         "INFERENCE_PRECISION_HINT": PRECISION[dtype],
-        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
         "ENABLE_CPU_PINNING": False,
     }
@@ -260,19 +283,15 @@ def _cache() -> Path:
     return Path(root).expanduser() / "psibench" / "engines"
 
 
-def _key(network: Any, core: Any, dtype: str, identity: str) -> str:
+def _key(kind: str, core: Any, dtype: str, identity: str) -> str:
     """Hash everything that decides a converted network and whether both engines agree."""
-    import openvino
-    import torch
-    import transformers
-
     return hash_params(
         {
             "identity": identity,
-            "network": type(network).__name__,
+            "network": kind,
             "dtype": dtype,
             "cpu": core.get_property("CPU", "FULL_DEVICE_NAME"),
-            "versions": [torch.__version__, transformers.__version__, openvino.__version__],
+            "versions": [version(name) for name in ("torch", "transformers", "openvino")],
         }
     )
 

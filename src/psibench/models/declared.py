@@ -83,6 +83,10 @@ def declared_pooling(folder: Path) -> str:
     paths = [m["path"] for m in modules if m["type"].rpartition(".")[2] == "Pooling"]
     if len(paths) != 1:
         return ""
+    config = read_json_object(folder / paths[0] / "config.json")
+    keys = [key for key, value in config.items() if key.startswith("pooling_mode") and value]
+    if keys == ["pooling_mode_mean_tokens"]:  # the usual case, without a long import
+        return "mean"
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     modes = Pooling.load_config(str(folder), subfolder=paths[0]).get("pooling_mode", "mean")

@@ -12,6 +12,7 @@ from psibench.config.models import (
 )
 from psibench.errors import InputError
 from psibench.models.checkpoints import (
+    EMBEDDED_PREFIX,
     checkpoint_folder,
     loading,
     refuse_foreign_code,
@@ -20,12 +21,15 @@ from psibench.models.checkpoints import (
 )
 from psibench.models.declared import warn_of_departures, with_declared_prompts
 from psibench.models.downloads import download_settings
+from psibench.models.embedded import load_embedded
 from psibench.models.protocols import ROLES, Encoder
 
 SAMPLE_TEXT = "a"
 
 
-def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") -> Encoder:
+def load_encoder(
+    entry: EncoderModel, *, device: str, dtype: str = "float32", needs_torch: bool = False
+) -> Encoder:
     """Load an encoder.
 
     Parameters
@@ -35,6 +39,9 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
     dtype
         Number format; encoders with only one format ignore it. A transformer whose weights have
         another format (on a CPU, float32) computes under autocast.
+    needs_torch
+        Whether the caller uses more than the interface ``Encoder``, e.g. gradients. Else an encoder
+        of the embedded checkpoint may be loaded without torch.
 
     Raises
     ------
@@ -43,12 +50,25 @@ def load_encoder(entry: EncoderModel, *, device: str, dtype: str = "float32") ->
         over), is not of the entry's kind, or takes fewer tokens than the entry sets, or if the
         entry's backend does not run in the job.
     """
+    if not needs_torch and (light := _load_embedded(entry, device=device, dtype=dtype)) is not None:
+        return light
     with loading(entry):
         folder = checkpoint_folder(entry)
         entry = with_declared_prompts(entry, folder)
         encoder = _load(entry, folder, device=device, dtype=dtype)
         _run_once(encoder)
     warn_of_departures(entry, folder)
+    return encoder
+
+
+def _load_embedded(entry: EncoderModel, *, device: str, dtype: str) -> Encoder | None:
+    if not entry.checkpoint.startswith(EMBEDDED_PREFIX):
+        return None
+    folder = Path(resolve_checkpoint(entry.checkpoint))
+    entry = with_declared_prompts(entry, folder)
+    if (encoder := load_embedded(entry, folder, device=device, dtype=dtype)) is not None:
+        _run_once(encoder)
+        warn_of_departures(entry, folder)
     return encoder
 
 

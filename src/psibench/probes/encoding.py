@@ -69,7 +69,7 @@ class ProbeEncoder:
     ) -> None:
         self.model, self._settings = model, settings
         self.encoder: Encoder
-        self.encoder, self.dtype = open_encoder(entry, settings)
+        self.encoder, self.dtype = open_encoder(entry, settings, needs_torch=True)
         self.store = open_store(
             model, store=store, fingerprint=self.encoder.fingerprint, storage=settings.storage
         )
