@@ -20,6 +20,7 @@ others; the exit status is then 1.
 
 import argparse
 import contextlib
+import importlib
 import importlib.util
 import json
 import os
@@ -118,6 +119,11 @@ def operations(network: Any, lengths: Sequence[int], *, causal: bool) -> float:
     dense -= network.get_input_embeddings().weight.numel()
     attention = (2 if causal else 4) * width * config.num_hidden_layers
     return float(sum(2 * dense * n + attention * n * n for n in lengths))
+
+
+def packing_of(model: Any) -> str:
+    """Return whether an encoder or reranker of psibench packs its batches."""
+    return "packed" if model.packs else "padded"
 
 
 def wait(device: str) -> None:
@@ -264,8 +270,7 @@ def measure_length(kind: str, folder: Path, longest: int, args: argparse.Namespa
         tflop = operations(encoder.model.transformer, lengths, causal=kind == "qwen3") / 1e12
         encode(encoder, texts[: max(8, len(texts) // 6)], args)  # to warm up
         seconds, stats = timed(args.device, encode, encoder, texts, args)
-        who = "psibench, packed" if encoder.packs else "psibench, padded"
-        tell(who, seconds, f"; padding {stats.padding_share:.1%}")
+        tell(f"psibench, {packing_of(encoder)}", seconds, f"; padding {stats.padding_share:.1%}")
     model = library(folder, longest, args)
     for size, seconds in fastest(model.encode, texts, args.batches[longest], args.device):
         tell(f"SentenceTransformer.encode, {size}", seconds)
@@ -328,7 +333,7 @@ def score_ours(
         seconds, found = timed(args.device, partial(score_pairs, reranker, pairs, **options))
         rates.append(len(pairs) / seconds)
         scores.append(found.score)
-        who = f"psibench, {backend}, {'packed' if reranker.packs else 'padded'}"
+        who = f"psibench, {backend}, {packing_of(reranker)}"
         print(f"  {who:36s} {rates[-1]:9,.1f} pairs/s", flush=True)
     print(f"  largest difference of the scores {abs(scores[0] - scores[1]).max():.1e}")
     return rates[0]
@@ -339,12 +344,12 @@ def measure_vllm(args: argparse.Namespace) -> None:
     if args.cpu or not has_package("vllm"):
         print("vLLM is not installed, or there is no GPU: not compared")
         return
-    from vllm import LLM
-
     queries, texts = (list(side) for side in zip(*make_pairs(args), strict=True))
     with tempfile.TemporaryDirectory() as name:
         save_model(Path(name), "xlm-roberta", tiny=False, classifier=True)
-        model = LLM(model=name, runner="pooling", dtype="bfloat16", max_model_len=512)
+        model = importlib.import_module("vllm").LLM(
+            model=name, runner="pooling", dtype="bfloat16", max_model_len=512
+        )
         model.score(queries[:64], texts[:64])
         seconds, _ = timed(args.device, model.score, queries, texts)
     print(f"  vLLM, LLM.score, xlm-roberta {len(texts) / seconds:9,.1f} pairs/s", flush=True)
@@ -453,7 +458,7 @@ def measure_bfloat16(args: argparse.Namespace) -> None:
             own = scores[np.arange(len(owners)), owners]
             ranks = (scores > own[:, None]).sum(axis=1)
             gain = np.where(ranks < 10, 1 / np.log2(ranks + 2), 0)
-            key = f"{dtype}, {'packed' if encoder.packs else 'padded'}"
+            key = f"{dtype}, {packing_of(encoder)}"
             gains[key], vectors[key] = gain, sides[1]
             first = next(iter(gains))
             apart = np.abs(vectors[key] - vectors[first]).max()
