@@ -21,8 +21,8 @@ def bench():
 
 
 def run(*args: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(SCRIPT), "--cpu", "--tokens", "3000", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    command = [sys.executable, str(SCRIPT), "--cpu", "--tokens", "2000", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
 
 
 EXPECTED = {

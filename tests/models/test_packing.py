@@ -227,6 +227,21 @@ def test_reduced_format_agrees_within_its_bound(folders, load_tiny, monkeypatch)
     assert_vectors_close(vectors_of(encoder, TEXTS), vectors_of(padded, TEXTS), dtype="bfloat16")
 
 
+@pytest.mark.parametrize("name", ["BertModel", "Qwen3Model"])
+def test_structure_of_reduced_weights_is_compared_in_float32(name, monkeypatch):
+    monkeypatch.setenv("PSIBENCH_PACKING", "always")
+    own = {"num_key_value_heads": 2, "head_dim": 8} if name == "Qwen3Model" else {}
+    model = network(name, vocab_size=60, initializer_range=0.3, **own).to(torch.bfloat16)
+    before = {key: each.clone() for key, each in model.state_dict().items()}
+    options = {"device": "cpu", "dtype": "bfloat16", "title": "x"}
+    windows = [np.arange(3, 3 + n) for n in (40, 2, 17)]
+    assert pack_network(model, tokenize=lambda _: windows, **options) is not None
+    assert all(torch.equal(each, before[key]) for key, each in model.state_dict().items())
+    positions = packing.Packed._positions
+    monkeypatch.setattr(Packed, "_positions", lambda *args: positions(*args)[::-1].copy())
+    assert pack_network(model, tokenize=lambda _: windows, **options) is None
+
+
 def test_gradients_and_library_calls_still_run_padded(load_both):
     packed, padded = load_both("bert", pooling="mean")
     windows, content = inputs_of(packed, TEXTS[:3])

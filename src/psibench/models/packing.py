@@ -37,11 +37,11 @@ MODES = ("auto", "always", "never")
 ATTENTION = "psibench_packed"
 """Name of the attention function in transformers' registry."""
 STRUCTURE_BOUND = 1e-4
-"""Largest allowed difference of a token's states in float32, relative to their length. Packed tiny
-networks differ by up to 2e-6; a shift of one position or of a window's edge by more than 1e-3."""
+"""Largest allowed difference of a token's states in float32, relative to their length. In tests,
+wrong positions, attention to other texts and a window one token too wide exceed it."""
 KERNEL_BOUND = 0.02
-"""Largest allowed difference of a kernel's output, relative to its length. Rounding to bfloat16
-gives 0.004; a window of 129 that is one token too wide gives 0.09."""
+"""Largest allowed difference of a kernel's output for a token and head, relative to its length.
+Rounding to bfloat16 gives 0.004; a window of 64 that is one token too wide gives up to 1.5."""
 PROBE_LENGTHS = (300, 3, 150, 1, 40, 77)
 """Lengths, in words, of the texts on which packed and single texts are compared."""
 UNSUPPORTED = ("softcap", "position_bias", "s_aux", "cache")
@@ -135,11 +135,13 @@ def attend_padded(
             behind = at[:, None] - at
             near = behind.abs() <= kind.reach
             mask = mask & (near & (behind >= 0) if kind.causal else near)
-    rows = [segments.padded(each).transpose(1, 2) for each in (query, key, value)]
+    query, key, value = (segments.padded(each).transpose(1, 2) for each in (query, key, value))
     if kind.heads != kind.key_heads:
-        rows[1:] = [each.repeat_interleave(kind.heads // kind.key_heads, 1) for each in rows[1:]]
+        per_key = kind.heads // kind.key_heads
+        key, value = (each.repeat_interleave(per_key, 1) for each in (key, value))
+    is_causal = kind.causal and mask is None
     mixed = scaled_dot_product_attention(
-        *rows, attn_mask=mask, is_causal=kind.causal and mask is None, scale=kind.scale
+        query, key, value, attn_mask=mask, is_causal=is_causal, scale=kind.scale
     )
     return segments.packed(mixed.transpose(1, 2))
 
@@ -249,8 +251,8 @@ def _attention(
     if torch.is_autocast_enabled(query.device.type):  # as SDPA does
         dtype = torch.get_autocast_dtype(query.device.type)
         query, key, value = (each.to(dtype) for each in (query, key, value))
-    tokens = (each[0].transpose(0, 1) for each in (query, key, value))
-    return running.kernel(*tokens, running.segments, kind)[None], None
+    query, key, value = (each[0].transpose(0, 1) for each in (query, key, value))
+    return running.kernel(query, key, value, running.segments, kind)[None], None
 
 
 # --- Networks ---
@@ -542,8 +544,9 @@ def _fastest(device: str, dtype: str, kinds: set[Kind]) -> tuple[str, Kernel]:
                     torch.randn(int(lengths.sum()), *shape, generator=random, device=device)
                     for shape in shapes
                 ]
-                numbers = [each.to(getattr(torch, dtype)) for each in numbers]
-                exact = attend_padded(*(each.float() for each in numbers), segments, kind)
-                _compare([exact], [kernel(*numbers, segments, kind)], bound=KERNEL_BOUND)
+                query, key, value = (each.to(getattr(torch, dtype)) for each in numbers)
+                found = kernel(query, key, value, segments, kind)
+                exact = attend_padded(query.float(), key.float(), value.float(), segments, kind)
+                _compare([exact], [found], bound=KERNEL_BOUND)
             return name, kernel
     return "SDPA of torch", attend_padded

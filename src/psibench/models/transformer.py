@@ -18,7 +18,7 @@ from psibench.models.networks import (
     load_without_weights,
     weights_format,
 )
-from psibench.models.packing import Packed, fetched, pack_network
+from psibench.models.packing import Packed, fetched, on_device, pack_network
 from psibench.models.protocols import MODEL_VERSIONS, Role, TokenizedText
 from psibench.models.tokenizing import (
     append_tokens,
@@ -229,7 +229,8 @@ class TransformerEncoder:
             return self._chunk_vectors(states, content, length), [len(each) for each in content]
         if self.entry.scoring == "maxsim":
             kept = [row * length + np.flatnonzero(keep) for row, keep in enumerate(content)]
-            tokens = self.model.token_vectors(states).flatten(0, 1)[_index(kept, states)]
+            tokens = self.model.token_vectors(states).flatten(0, 1)
+            tokens = tokens[on_device(np.concatenate(kept), self.device)]
             return normalize(tokens.float(), dim=-1), [len(each) for each in kept]
         if self.model.masks_prompt:
             pooled = pad_windows(content, pad_id=0, device=self.device)["input_ids"]
@@ -267,19 +268,14 @@ class TransformerEncoder:
             for row, members in enumerate(content):
                 chunk = members[min(number, len(members) - 1)]
                 masks[row, : len(chunk)] = chunk
-            vectors.append(self.model.vectors(states, torch.from_numpy(masks).to(self.device)))
+            vectors.append(self.model.vectors(states, on_device(masks, self.device)))
         by_window = torch.stack(vectors, dim=1)
         kept = [row * most + np.arange(len(members)) for row, members in enumerate(content)]
-        return normalize(by_window.flatten(0, 1)[_index(kept, states)].float(), dim=-1)
+        chunks = by_window.flatten(0, 1)[on_device(np.concatenate(kept), self.device)]
+        return normalize(chunks.float(), dim=-1)
 
     def _windows(self, role: Role) -> Windows | None:
         return self.entry.windows if role == "document" else None
-
-
-def _index(rows: Sequence[np.ndarray], values: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(np.concatenate(rows)).to(values.device)
 
 
 def _by_window(values: Any, windows: Sequence[np.ndarray]) -> list[np.ndarray]:

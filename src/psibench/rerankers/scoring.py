@@ -112,7 +112,7 @@ def score_pairs(
 
     Pairs are scored from the longest to the shortest, so that a batch has pairs of similar length,
     and a lack of memory shows at once. Every batch is stored when it is done: a killed job loses at
-    most one batch.
+    most one batch, or two if pairs are packed, because the next one is then already running.
 
     Parameters
     ----------
