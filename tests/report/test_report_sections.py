@@ -11,7 +11,7 @@ from report_tables import bucket_rows, frame, psi_row, report_input, svg_texts
 
 from psibench.report.languages import pair_tables
 from psibench.report.page import render_report
-from psibench.report.scores import chunk_table
+from psibench.report.scores import chunk_table, psi_tables
 from psibench.report.tables import TEMPLATES
 from psibench.report.training import training_figures
 from psibench.report.views import (
@@ -211,3 +211,11 @@ def test_trained_models_have_a_panel_per_base():
     assert [panel.name for panel in curves.panels] == ["one", "two"]
     assert {"begin", "uniform"} <= set(svg_texts(curves.panels[0].image))
     assert training_figures(TRAINED.clear(), infos, metric="ndcg@10") == []
+
+
+def test_psi_table_has_no_rows_without_new_queries():
+    views = {"all": 30, "visible": 12, "whole": 0}
+    rows = [psi_row("a", evidence=view, n_queries=n) for view, n in views.items()]
+    rows += [psi_row("b", evidence=view, n_queries=30) for view in views]
+    (table,) = psi_tables(frame(PSI_TABLE, rows), BenchmarkInfo("docs", ""))
+    assert [row[:2] for row in table.rows] == [["a", "all"], ["a", "visible"], ["b", "all"]]

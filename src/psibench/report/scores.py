@@ -177,7 +177,7 @@ PSI_FORMS: dict[str, Form] = {"Adjusted p": p_value, "p, control": p_value, "In 
 def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
     """Return a table of a benchmark's leading PSI rows for each bucket scheme.
 
-    Rows of other evidence views with the same number of queries as ``all`` are left out.
+    Rows of other evidence views with no queries, or with as many as ``all``, are left out.
     """
     shown: Columns = {
         "Model": "model",
@@ -201,7 +201,7 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
         mine = lead.filter(benchmark=info.id, buckets=scheme)
         models = mine.filter(is_all).select("model").with_row_index()
         rows = (
-            mine.filter(is_all | (n_queries != of_all))
+            mine.filter(is_all | ((n_queries > 0) & (n_queries != of_all)))
             .join(models, on="model")
             .sort("index", "evidence")
         )
