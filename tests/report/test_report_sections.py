@@ -218,4 +218,4 @@ def test_psi_table_has_no_rows_without_new_queries():
     rows = [psi_row("a", evidence=view, n_queries=n) for view, n in views.items()]
     rows += [psi_row("b", evidence=view, n_queries=30) for view in views]
     (table,) = psi_tables(frame(PSI_TABLE, rows), BenchmarkInfo("docs", ""))
-    assert [row[:2] for row in table.rows] == [["a", "all"], ["a", "visible"], ["b", "all"]]
+    assert [tuple(row[:2]) for row in table.rows] == [("a", "all"), ("a", "visible"), ("b", "all")]
