@@ -7,6 +7,7 @@ import pytest
 from psibench.errors import InputError
 from psibench.metrics import scoring
 from psibench.metrics.scoring import ScoredModel, run_score
+from psibench.report.verdict import verdicts
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.schemas import ENCODINGS, PSI_TABLE, QRELS, QUERIES, QUERY_SCORES, RUN, SEEN
 
@@ -196,3 +197,26 @@ def test_batches_do_not_split_ties(tmp_path, monkeypatch):
     # Ranks 2 to 4 are tied, and rank 2 counts; rank 5 is too deep.
     assert kept.select("doc_id", "rank", "tied_from", "tied_to").rows() == [("d4", 4, 2, 4)]
     assert scoring.judged_rows(run, [judged], ["ndcg@2"]).is_empty()
+
+
+@pytest.mark.parametrize("n_documents", [3, 30])
+def test_few_long_documents_are_scored_by_sections(tmp_path, n_documents):
+    late = [{"pos_char_span": [n, n + 9], "pos_char_length": 400} for n in range(0, 360, 2)]
+    queries = [asked(f"q{n:03d}", f"d{n % n_documents}", **one) for n, one in enumerate(late)]
+    run = [(one["_id"], one["pos_corpus_id"], 1, 0.9) for one in queries[::3] + queries[1::5]]
+    run = sorted(set(run))
+    scores = score(tmp_path, {"a": domain(tmp_path, "a", *queries)}, run)
+    psi = read_table(tmp_path / "psi.parquet", PSI_TABLE).filter(
+        domain="all", length_bucket="all", evidence="all"
+    )
+    if n_documents == 30:
+        assert scores["cluster"].null_count() == len(queries)
+        assert "sections" not in psi["flags"].item()
+        return
+    sections = scores.group_by("document_id").agg(pl.col("cluster").n_unique())
+    assert sections["cluster"].to_list() == [15, 15, 15]  # four of 180 queries each
+    assert psi.select("n_documents", "p_position").item(0, "n_documents") == 45
+    assert psi["p_position"].null_count() == 0
+    assert "sections" in psi["flags"].item().split(", ")
+    (verdict,) = verdicts(psi.to_dicts(), [])
+    assert verdict.advice.endswith("This holds only for these few documents.")

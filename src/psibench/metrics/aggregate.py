@@ -29,7 +29,7 @@ from psibench.metrics.comparison import (
 from psibench.metrics.constants import LEAST_INFORMATION
 from psibench.metrics.inference import BoolArray, FloatArray, IntArray, renumbered, units_of
 from psibench.metrics.psi import RowData, effect_columns, estimate_row
-from psibench.metrics.query_scores import cluster_numbers, document_numbers
+from psibench.metrics.query_scores import cluster_numbers, document_numbers, has_sections
 from psibench.tables.schemas import BUCKET_SCORES, COMPARISONS, PSI_TABLE, TableSpec
 from psibench.tables.spec import ALL
 
@@ -113,6 +113,8 @@ class _Queries:
     """Mask of the queries with a known evidence position."""
     clusters: IntArray | None
     """The cluster of each query's document."""
+    has_sections: bool
+    """Whether `documents` are sections of few documents."""
 
     def units(self, chosen: BoolArray) -> IntArray | None:
         """Return the independent units of some queries; see `units_of`."""
@@ -187,6 +189,9 @@ def result_tables(
         for metric in metrics
     ]
     psi = _adjusted(table_frame([row for _, rows in made for row in rows], PSI_TABLE))
+    if queries.has_sections:
+        raised = pl.when(pl.col("flags") == "").then(pl.lit("sections"))
+        psi = psi.with_columns(flags=raised.otherwise(pl.format("{}, sections", "flags")))
     key = ("model", "buckets", "metric", "evidence")
     pooled = psi.filter(domain=ALL, length_bucket=ALL)
     rows = {tuple(row[name] for name in key): row for row in pooled.iter_rows(named=True)}
@@ -254,6 +259,7 @@ def _shared(
         unplaced,
         _is_located(frame),
         cluster_numbers(frame),
+        has_sections(frame),
     )
 
 

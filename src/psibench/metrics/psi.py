@@ -334,6 +334,8 @@ FLAGS = {
     "confounded": "the published PSI mixes position with document difficulty",
     "few_clusters": "too few clusters: documents count as independent, and results hold only for "
     "these clusters",
+    "sections": "few documents: sections of them count as independent documents, and results hold "
+    "only for these documents",
     "small_buckets": "a bucket has few queries",
     "at_floor": "finds almost nothing, so PSI is meaningless",
     "at_ceiling": "finds nearly everything, so a position effect can hardly show",

@@ -16,6 +16,7 @@ from psibench.metrics.buckets import LENGTH_EDGES, edges_of
 from psibench.metrics.chunks import CHUNK_METRICS, CUT_METRIC, chunk_scores
 from psibench.metrics.query_scores import SEVERAL_SPANS, query_scores
 from psibench.metrics.ranking import TIE_AVERAGED, parse_metrics
+from psibench.metrics.sections import with_sections
 from psibench.tables import read_table
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
 from psibench.tables.columns import read_columns
@@ -91,7 +92,10 @@ def run_score(job: Job) -> None:
     models, sides = job.value("models", list[ScoredModel]), _read_sides(job)
     lengths = job.value("length_buckets", bool | list[int])
     edges, metrics = edges_of(lengths), job.value("metrics", list[str])
-    scored = [scores_of(one, sides, metrics, length_edges=edges) for one in models]
+    queries = pl.concat([known for _, known, _ in sides], how="diagonal_relaxed")
+    scored = [
+        with_sections(scores_of(one, sides, metrics, length_edges=edges), queries) for one in models
+    ]
     read = [
         str(path)
         for one in models

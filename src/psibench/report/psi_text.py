@@ -178,6 +178,8 @@ def _in_short(found: Sequence[ModelVerdict], by_model: Mapping[str, TableRow]) -
         text += f"; largest PSI {number_text(size)} ({model})"
     if any(has_flag(row, "few_clusters") for row in tested):
         text += "; only for these few clusters"
+    if any(has_flag(row, "sections") for row in tested):
+        text += "; only for these few documents"
     most = min(by_model.values(), key=lambda row: 1.0 if row["seen"] is None else row["seen"])
     return f"{text}; {cut} ({most['model']})" if (cut := cut_text(most)) else text
 

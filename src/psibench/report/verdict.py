@@ -99,7 +99,7 @@ def verdicts(rows: Sequence[TableRow], others: Sequence[TableRow] = ()) -> list[
         sentences = (
             *_advice(row, visible, label, n_models),
             _disagreeing_schemes(row, mine),
-            _few_clusters((basis_of(row, visible) or row, row), label),
+            _few_units((basis_of(row, visible) or row, row), label),
         )
         found.append(ModelVerdict(model, label, " ".join(filter(None, sentences))))
     return found
@@ -299,7 +299,9 @@ def _disagreeing_schemes(row: TableRow, others: Sequence[TableRow]) -> str:
     return f"Other bucket schemes (divisions into positions) disagree: {named}." if unlike else ""
 
 
-def _few_clusters(rows: Sequence[TableRow], label: str) -> str:
+def _few_units(rows: Sequence[TableRow], label: str) -> str:
+    if label != NOT_TESTABLE and any(has_flag(row, "sections") for row in rows):
+        return "This holds only for these few documents."
     few = [row["n_clusters"] for row in rows if has_flag(row, "few_clusters")]
     if not few or label == NOT_TESTABLE:
         return ""
