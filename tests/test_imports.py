@@ -8,7 +8,10 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "importing", "reading", "lines", "plain_yaml", "progress", "stopping"),
+    (
+        *("errors", "importing", "reading", "lines", "plain_yaml", "prefetch", "progress"),
+        "stopping",
+    ),
     ("text", "tables", "store"),
     # Sections and registries of a config that belong to no other package.
     ("config",),

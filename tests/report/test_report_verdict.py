@@ -281,7 +281,7 @@ def test_a_verdict_mentions_a_material_cut(seen: float | None, mentioned: bool) 
     assert ("% of the evidence is cut off: use" in advice) == mentioned
 
 
-def test_fifteen_documented_sentences_cover_all_verdicts() -> None:
+def test_sixteen_documented_sentences_cover_all_verdicts() -> None:
     grid = product(
         (None, 0.01, 0.2),  # adjusted p
         (None, 0.01, 0.2),  # against the control
@@ -318,8 +318,9 @@ def test_fifteen_documented_sentences_cover_all_verdicts() -> None:
     unlike = [other("squad", p_adjusted=0.001)]
     advice.update(sentences(verdicts([psi_row("a", p_adjusted=0.5)], unlike)[0].advice))
     advice.update(sentences(only_verdict(psi_row("a", flags="few_clusters", n_clusters=4)).advice))
+    advice.update(sentences(only_verdict(psi_row("a", flags="sections")).advice))
     assert advice == documented("| sentence | condition |")
-    assert len(advice) == 15
+    assert len(advice) == 16
     assert not [words for words in FORBIDDEN if words in " ".join(advice).lower()]
     assert {f"*{label}*" for label in VERDICT_LABELS} == documented("| verdict | condition |")
 
