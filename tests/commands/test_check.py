@@ -93,8 +93,8 @@ def test_check_prints_text_lengths_and_cuts(tmp_path, capsys):
     assert lines.pop(3).startswith("      no known-item query from 4 documents; planned queries ")
     assert lines[2:6] == [
         "    eng-Latn, general: 4 documents; words: median 101, nine in ten below 242, at most 301",
-        "      too few documents: with fewer than 30 nothing is tested; docs/own-corpus.md shows "
-        "how many are enough",
+        "      too few documents: with fewer than 30, tests need 160 queries and hold for these "
+        "documents only; docs/own-corpus.md shows how many are enough",
         "      tokens (embedded:all-MiniLM-L6-v2): median 101, nine in ten below 242, at most 301",
         "      minilm-first-128 reads 128 tokens: 29% of the text is cut off, the end of "
         "25% of the documents",

@@ -50,6 +50,7 @@ from psibench.metrics.query_scores import (
     document_numbers,
     evidence_positions,
 )
+from psibench.metrics.sections import FEWEST_QUERIES
 from psibench.models.checkpoints import local_folder, tokenizer_file
 from psibench.models.static import reading_of
 from psibench.plan.config import load_config
@@ -443,8 +444,9 @@ def source_lines(plan: Plan, name: str, place: Place) -> Iterator[str]:
         yield f"  {count.problem or count}"
     if documents.height < FEWEST_DOCUMENTS:
         yield (
-            f"  {TOO_FEW_TEXT}: with fewer than {FEWEST_DOCUMENTS} nothing is tested; "
-            "docs/own-corpus.md shows how many are enough"
+            f"  {TOO_FEW_TEXT}: with fewer than {FEWEST_DOCUMENTS}, tests need {FEWEST_QUERIES} "
+            "queries and hold for these documents only; docs/own-corpus.md shows how many are "
+            "enough"
         )
     unit = "documents" if place.passages is None else "passages"
     lines = _reach_lines(plan, name, documents.get_column("text"), unit)

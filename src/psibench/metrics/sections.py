@@ -14,8 +14,10 @@ from psibench.metrics.query_scores import CLUSTER, SEVERAL_SPANS, has_sections
 
 N_SECTIONS = 40
 """Number of sections of all documents together, about: at least `FEWEST_DOCUMENTS`."""
-FEWEST_QUERIES = 4
+QUERIES_PER_SECTION = 4
 """Least number of queries of a section."""
+FEWEST_QUERIES = N_SECTIONS * QUERIES_PER_SECTION
+"""Least number of queries for sections."""
 SECTIONS_NOTE = (
     "Fewer than {fewest} documents: tests and intervals take {n} sections of these documents as "
     "units and hold for these documents only."
@@ -43,7 +45,7 @@ def with_sections(scores: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """
     n_documents = scores.select("domain", "document_id").n_unique()
     size = scores.height // N_SECTIONS
-    if n_documents >= FEWEST_DOCUMENTS or scores[CLUSTER].count() or size < FEWEST_QUERIES:
+    if n_documents >= FEWEST_DOCUMENTS or scores[CLUSTER].count() or size < QUERIES_PER_SECTION:
         return scores
     placed = scores.join(
         evidence_middles(queries), on="query_id", how="left", maintain_order="left"
