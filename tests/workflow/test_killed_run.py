@@ -20,7 +20,7 @@ def slow_project(folder: Path) -> Project:
     """A project whose encoding takes some seconds and stores a part every few texts."""
     folder.mkdir()
     write_squad(folder / "squad.json", n_contexts=N_CONTEXTS, n_words=110)
-    save_checkpoint(folder / "checkpoint", hidden=256, layers=6)
+    save_checkpoint(folder / "checkpoint", hidden=512, layers=8)
     config = tiny_config()
     config["models"] = ["one"]
     config["registry"] = {"one": config["registry"]["one"] | {"max_tokens": 120}}
