@@ -193,7 +193,7 @@ def _after_space(text: str, end: int) -> int:
 
 
 def _titles(sources: Sequence[Source]) -> dict[tuple[str, str], str]:
-    """Return the title of each document, by domain and id; refuse if there is none."""
+    """Return the titles by domain and document id; raise InputError if no document has a title."""
     titles = dict[tuple[str, str], str]()
     for source in sources:
         known = source.domain.columns(source.table, CORPUS, ("_id",), optional=("title",))

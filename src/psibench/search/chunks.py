@@ -12,10 +12,8 @@ import polars as pl
 
 from psibench.config.models import ChunkedEntry
 from psibench.encode.rows import own_rows
-from psibench.encode.store import fingerprint_of, key_array, open_store
-from psibench.models.dtypes import pick_device
 from psibench.search.ranking import DocumentVectors
-from psibench.search.runs import search_by_kind
+from psibench.search.runs import search_by_kind, stored_domains
 from psibench.store.vectors import Vectors
 from psibench.tables.chunks import CHUNK_ID, TOKENS_HANDED_ON, rank_run
 from psibench.tables.job import Job
@@ -35,9 +33,9 @@ def run_chunk_search(job: Job) -> None:
     """Search every domain with a model's stored chunks; write the runs of documents and chunks.
 
     Inputs as in `psibench.search.runs.run_vector_search`, with CHUNK_ENCODINGS tables. ``run`` has
-    ``top_k`` documents, each with the score of its best chunk. ``chunks`` has the ranked chunks
-    down to the last of these documents, at least those that the metrics of chunks count, and all
-    chunks with the same score as the last one.
+    ``top_k`` documents, each with the score of its best chunk. ``chunks`` has
+    the ranked chunks down to the last of these documents, more if the metrics of chunks count more,
+    and all chunks with the same score as the last one.
 
     Raises
     ------
@@ -57,34 +55,18 @@ def run_chunk_search(job: Job) -> None:
         further=CHUNK_ROWS,
         **options,
     )
-    query_store, chunk_store = (
-        open_store(
-            job.value("model"),
-            store=job.value("store"),
-            fingerprint=fingerprint_of(job.paths(encodings)),
-        )
-        for encodings in ("query_encodings", "corpus_encodings")
-    )
-    block_bytes = job.value("block_mib", int) * 1024 * 1024
-    questions = query_store.load(queries["key"].to_list())
-    keys = key_array(chunks["key"].to_list())
-    corpus = chunk_store.documents(keys, block_bytes=block_bytes // 2)
     frames = [NO_CHUNKS]
-    for domain in job.domain_names:
-        rows, inside = ((side["domain"] == domain).arg_true() for side in (queries, chunks))
-        if rows.is_empty() or inside.is_empty():
-            continue
+    for rows, inside, questions, corpus, how in stored_domains(job, queries, chunks):
         found = search_chunks(
             entry.scores_by,
-            questions.take(rows.to_numpy()),
-            corpus.take(inside.to_numpy()),
+            questions,
+            corpus,
             queries["_id"].gather(rows),
             chunks[inside].select("start", "end", "tokens", doc_id="_id"),
             tokens=TOKENS_HANDED_ON,
             documents=top_k,
             without_identical_ids=is_removed,
-            device=pick_device(job.value("device", default="cpu")),
-            block_bytes=block_bytes,
+            **how,
         )
         frames.append(found)
     if is_removed:

@@ -1,7 +1,7 @@
 """Stages ``search_lexical`` and ``search_vectors``: a model's run for a language pair."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -70,6 +70,27 @@ def run_vector_search(job: Job) -> None:
     queries = own_rows(job, "query_encodings", "query", own="own_queries", spec=QUERIES)
     documents = own_rows(job, "corpus_encodings", "document", own="own_corpus", spec=CORPUS)
     queries, documents = (side.sort("_id", descending=True) for side in (queries, documents))
+    frames = []
+    for rows, inside, questions, corpus, options in stored_domains(job, queries, documents):
+        best = search_by_kind(entry.scores_by, questions, corpus, k=_depth(job), **options)
+        frames.append(best.frame(queries["_id"].gather(rows), documents["_id"].gather(inside)))
+    _write_run(job, frames)
+
+
+def stored_domains(
+    job: Job, queries: pl.DataFrame, documents: pl.DataFrame
+) -> Iterator[tuple[pl.Series, pl.Series, Vectors, DocumentVectors, dict[str, Any]]]:
+    """Yield the stored vectors of each domain that has queries and documents, or chunks of them.
+
+    Parameters
+    ----------
+    queries, documents : frames with domain and key, from the inputs ``query_encodings`` and
+        ``corpus_encodings`` (`own_rows`).
+
+    Yields
+    ------
+    Row numbers of the domain's queries and documents, their vectors, and options of the search.
+    """
     query_store, document_store = (
         open_store(
             job.value("model"),
@@ -79,25 +100,18 @@ def run_vector_search(job: Job) -> None:
         for encodings in ("query_encodings", "corpus_encodings")
     )
     block_bytes = job.value("block_mib", int) * 1024 * 1024
-    device = pick_device(job.value("device", default="cpu"))
+    options = {
+        "block_bytes": block_bytes,
+        "device": pick_device(job.value("device", default="cpu")),
+    }
     questions = query_store.load(queries["key"].to_list())
     keys = key_array(documents["key"].to_list())
     corpus = document_store.documents(keys, block_bytes=block_bytes // 2)
-    frames = []
     for domain in job.domain_names:
         rows, inside = ((side["domain"] == domain).arg_true() for side in (queries, documents))
-        if rows.is_empty() or inside.is_empty():
-            continue
-        best = search_by_kind(
-            entry.scores_by,
-            questions.take(rows.to_numpy()),
-            corpus.take(inside.to_numpy()),
-            k=_depth(job),
-            block_bytes=block_bytes,
-            device=device,
-        )
-        frames.append(best.frame(queries["_id"].gather(rows), documents["_id"].gather(inside)))
-    _write_run(job, frames)
+        if not (rows.is_empty() or inside.is_empty()):
+            some = questions.take(rows.to_numpy()), corpus.take(inside.to_numpy())
+            yield rows, inside, *some, options
 
 
 def _depth(job: Job) -> int:
