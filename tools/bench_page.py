@@ -2,9 +2,9 @@
 
     python tools/bench_page.py [NAME ...] [--page docs/benchmarks.md]
 
-NAME is a script of bench/ without its suffix; without names all scripts run. If all scripts ran,
-writes a page with the goals and measurements, machine, versions and date, and the output of each
-script. If one fails, the exit status is 1 and no page is written.
+NAME is a script of bench/ without its suffix; without names all scripts run except those of
+`OWN_PAGE`. If all scripts ran, writes a page with the goals and measurements, machine, versions and
+date, and the output of each script. If one fails, the exit status is 1 and no page is written.
 """
 
 import argparse
@@ -19,6 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "bench"
+OWN_PAGE = frozenset({"gpu"})
+"""Scripts for another machine; their numbers are in docs/benchmarks-gpu.md."""
 sys.path.insert(0, str(BENCH))
 
 from support.goals import MARK  # noqa: E402
@@ -94,7 +96,7 @@ def page(printed: dict[str, tuple[str, float]]) -> str:
         "# Benchmarks",
         "How fast is psibench, and how much memory does it need? `make bench` compares it with "
         "other libraries, side by side in one run, and writes this page. `bench/NAME.py` describes "
-        "each measurement in full.",
+        "each measurement in full. Encoding on a GPU: [benchmarks-gpu.md](benchmarks-gpu.md).",
         f"{date.today()}, {minutes:.0f} minutes. {processor()}; {platform.system()}, Python "
         f"{platform.python_version()}; {commit()}{versions}.",
         "| what | measured | goal | |\n|---|---|---|---|\n"
@@ -122,7 +124,7 @@ def main() -> None:
     if unknown := set(args.names) - set(known):
         parser.error(f"unknown script: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     printed = {}
-    for name in args.names or known:
+    for name in args.names or [name for name in known if name not in OWN_PAGE]:
         print(f"=== bench/{name}.py", flush=True)
         printed[name] = run_script(BENCH / f"{name}.py")
     if failed := [name for name, (output, _) in printed.items() if not output]:
