@@ -142,7 +142,7 @@ def test_other_data_and_other_buckets_are_not_answered_from_the_cache(peer, one_
 def test_folders_that_are_no_export_for_mteb_are_refused(peer, tmp_path, exported):
     peer("mteb")
     for folder in (tmp_path, exported("beir")):
-        with pytest.raises(InputError, match=r"no eval.yaml; name a folder"):
+        with pytest.raises(InputError, match=r"no eval.yaml; use a folder"):
             mteb_task(folder)
     (tmp_path / "eval.yaml").write_text("- id: a")
     with pytest.raises(InputError, match="no name and tasks"):
