@@ -320,27 +320,28 @@ def _rows(
 ) -> tuple[TableRows, TableRows]:
     """Return a model's bucket rows and PSI rows for one scheme and metric."""
     scheme, members = queries.members[scheme_name]
+    data = RowData(
+        scores=model.scores[metric],
+        documents=queries.documents,
+        lengths=queries.lengths,
+        positions=queries.positions,
+        seen=model.seen,
+        located=queries.located,
+        control=None if control is None else control.scores[metric],
+        clusters=queries.clusters,
+    )
     buckets: TableRows = []
     psi: TableRows = []
     for domain, length, part in queries.parts:
         estimates: dict[bytes, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
         for view, mask in model.views.items():
             # A query without a span has no span metric.
-            chosen = part & mask & ~np.isnan(model.scores[metric])
+            chosen = part & mask & ~np.isnan(data.scores)
             key = chosen.tobytes()  # views with the same queries share their estimate
             if key not in estimates:
                 placed = members.among(chosen)
                 estimates[key] = estimate_row(
-                    RowData(
-                        scores=model.scores[metric][chosen],
-                        documents=queries.documents[chosen],
-                        lengths=queries.lengths[chosen],
-                        positions=queries.positions[chosen],
-                        seen=None if model.seen is None else model.seen[chosen],
-                        located=queries.located[chosen],
-                        control=None if control is None else control.scores[metric][chosen],
-                        clusters=None if queries.clusters is None else queries.clusters[chosen],
-                    ),
+                    data.taken(chosen),
                     placed.query_index,
                     placed.bucket_index,
                     n_buckets=len(scheme.buckets),
@@ -368,7 +369,7 @@ def _rows(
             }
             is_unplaced = bool((chosen & queries.unplaced[scheme.name]).any())
             flags = [figures["flags"], "unplaced" if is_unplaced else "", *model.flags]
-            scores = model.scores[metric][chosen]
+            scores = data.scores[chosen]
             psi.append(
                 {**row, **figures, **named, "p_adjusted": None, "p_control_adjusted": None}
                 | {
