@@ -179,14 +179,11 @@ def _measure(
 
     encoding = Encoding(device=args.device)
     encoder, _ = open_encoder(entry, encoding, needs_torch=True)
-    sizes = Rulers(load_tokenizer(entry.checkpoint, option="--model"))
-    counted = sizes
+    counted = sizes = Rulers(load_tokenizer(entry.checkpoint, option="--model"))
     if args.tokenizer is not None:
         counted = Rulers(load_tokenizer(args.tokenizer, option="--tokenizer"))
     texts = dict(documents.select("_id", "text").iter_rows())
-    budgets = sorted(
-        {args.tokens // 4, args.tokens // 2, args.tokens, 2 * args.tokens, 4 * args.tokens} - {0}
-    )
+    budgets = sorted({int(args.tokens * share) for share in (0.25, 0.5, 1, 2, 4)} - {0})
     with tempfile.TemporaryDirectory(prefix="psibench-chunks-") as folder:
         store = EmbeddingStore(folder, encoder.fingerprint)
         encode_texts(
@@ -260,7 +257,6 @@ def _text(
         f"({metric}; tokens of {tokenizer}):"
     )
     yield ""
-    percent = ".0%"
     columns = {
         "setting": "setting",
         "found": "mean",
@@ -278,18 +274,12 @@ def _text(
         "MB": "index_mb",
         "s": "seconds",
     }
-    heads = [*columns]
-    heads[2], heads[4], heads[5], heads[11] = "interval", "to best", "interval", "recall@5"
-    forms = {
-        "less": "+.3f",
-        "between": "+.3f",
-        "cut": percent,
-        "beyond": percent,
-        "MB": ".1f",
-        "s": ".1f",
-    }
-    shown_rows = table.sort("mean", descending=True).select(**columns)
-    yield from frame_lines(shown_rows, forms, n_text=1, heads=heads)
+    named = {"within": "interval", "less": "to best", "between": "interval", "recall5": "recall@5"}
+    heads = [named.get(column, column) for column in columns]
+    percent, signed, tenth = ".0%", "+.3f", ".1f"
+    forms = {"less": signed, "between": signed, "cut": percent, "beyond": percent}
+    shown = table.sort("mean", descending=True).select(**columns)
+    yield from frame_lines(shown, forms | {"MB": tenth, "s": tenth}, n_text=1, heads=heads)
     yield ""
     yield (
         "best: the best setting (1), and settings that cannot be distinguished from it (=): the "
@@ -306,8 +296,7 @@ def _text(
     yield ""
     yield "Recall by the place of the evidence in the chunk that holds it best:"
     edges = pl.DataFrame([edge_recall(one, metric) for one in results])
-    order = table.sort("mean", descending=True)["setting"]
-    edges = edges.join(order.to_frame(), on="setting", maintain_order="right")
+    edges = edges.join(shown.select("setting"), on="setting", maintain_order="right")
     yield from frame_lines(edges, {"cut spans": percent}, n_text=1)
     yield (
         "edge, between, centre: the middle of the evidence lies in the outer, second or inner "
