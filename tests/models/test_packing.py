@@ -316,8 +316,8 @@ def test_kernels_get_texts_bounds_windows_and_scale(monkeypatch):
     segments = segments_of((2, 3))
     tokens = [torch.zeros(5, 4, 8)] * 3
     for kind in KINDS[:4]:
-        packing._attend_flash(flash, *tokens, segments, kind)
-        packing._attend_varlen(varlen, {}, *tokens, segments, kind)
+        packing._attend_unpadded(flash, packing._flash_options, *tokens, segments, kind)
+        packing._attend_unpadded(varlen, packing._torch_options, *tokens, segments, kind)
     assert {(tuple(bounds), longest) for bounds, longest, _ in calls} == {((0, 2, 5), 3)}
     assert [options for _, _, options in calls[0::2]] == [
         {"softmax_scale": None, "causal": False, "window_size": (-1, -1)},

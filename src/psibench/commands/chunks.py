@@ -170,7 +170,7 @@ def _measure(
 ) -> Iterator[SettingResult]:
     """Cut, encode, search and score the corpus with each setting."""
     from psibench.config.sections import Encoding
-    from psibench.encode.batches import encode_texts
+    from psibench.encode.batches import EncodeStats, encode_texts
     from psibench.encode.chunks import Rulers, cut_documents, encode_chunks, with_tokens
     from psibench.encode.job import open_encoder
     from psibench.encode.store import EmbeddingStore, text_key
@@ -179,57 +179,41 @@ def _measure(
 
     encoding = Encoding(device=args.device)
     encoder, _ = open_encoder(entry, encoding, needs_torch=True)
-    sizes = Rulers(load_tokenizer(entry.checkpoint, option="--model"))
-    counted = sizes
+    counted = sizes = Rulers(load_tokenizer(entry.checkpoint, option="--model"))
     if args.tokenizer is not None:
         counted = Rulers(load_tokenizer(args.tokenizer, option="--tokenizer"))
     texts = dict(documents.select("_id", "text").iter_rows())
-    budgets = sorted(
-        {args.tokens // 4, args.tokens // 2, args.tokens, 2 * args.tokens, 4 * args.tokens} - {0}
-    )
+    budgets = sorted({int(args.tokens * share) for share in (0.25, 0.5, 1, 2, 4)} - {0})
     with tempfile.TemporaryDirectory(prefix="psibench-chunks-") as folder:
         store = EmbeddingStore(folder, encoder.fingerprint)
+        texts_of_queries, salt = queries["text"].to_list(), encoder.salt("query")
         encode_texts(
-            encoder,
-            queries["text"].to_list(),
-            "query",
-            store=store,
-            settings=encoding,
-            description="queries",
-        )
-        salt = encoder.salt("query")
-        asked = store.load([text_key(text, salt=salt) for text in queries["text"]])
-        speed: list[tuple[float, int]] = []
+            encoder, texts_of_queries, "query",
+            store=store, settings=encoding, description="queries",
+        )  # fmt: skip
+        asked = store.load([text_key(text, salt=salt) for text in texts_of_queries])
+        total = EncodeStats()
         for number, (name, chunks) in enumerate(settings.items(), 1):
             cut = with_tokens(cut_documents(documents, chunks, sizes), texts, counted)
             encoded = encode_chunks(
                 encoder, store, documents, cut, encoding, context=chunks.context
             )
-            stats, distinct = encoded.stats, len(set(encoded.keys))
-            vectors = store.load(encoded.keys)
-            first = dict(zip(encoded.keys, encoded.n_tokens.tolist(), strict=True))
-            n_tokens = sum(first.values())
-            speed += [(stats.seconds, stats.tokens)] * bool(stats.tokens)
-            seconds, tokens = (
-                speed[-1] if stats.tokens else tuple(map(sum, zip(*speed, strict=True)))
-            )
-            run = search_chunks(
-                entry.scores_by,
-                asked,
-                vectors,
-                queries["_id"],
-                cut,
-                tokens=max(budgets),
-                documents=DOCUMENTS,
-            )
+            stats, vectors = encoded.stats, store.load(encoded.keys)
+            if stats.tokens:
+                total.add(stats)
             print(
                 f"{number}/{len(settings)} {name}: {cut.height:,} chunks, {stats.texts:,} encoded "
                 f"in {stats.seconds:.1f} s",
                 file=sys.stderr,
                 flush=True,
             )
+            speed = stats if stats.tokens else total  # all chunks may be in the store
+            tokens_of = dict(zip(encoded.keys, encoded.n_tokens.tolist(), strict=True))
             yield score_setting(
-                run,
+                search_chunks(
+                    entry.scores_by, asked, vectors, queries["_id"], cut,
+                    tokens=max(budgets), documents=DOCUMENTS,
+                ),
                 cut,
                 queries,
                 name=name,
@@ -237,13 +221,13 @@ def _measure(
                 budgets=budgets,
                 costs={
                     "chunks": cut.height,
-                    "distinct": distinct,
+                    "distinct": len(tokens_of),
                     "index_tokens": int(cut["tokens"].sum()),
                     "index_mb": vectors.values.nbytes / 1e6,
-                    "seconds": seconds * n_tokens / tokens,
+                    "seconds": speed.seconds * sum(tokens_of.values()) / speed.tokens,
                     "beyond_input": encoded.n_cut / cut.height,
                 },
-            )
+            )  # fmt: skip
 
 
 # --- Output
@@ -260,7 +244,6 @@ def _text(
         f"({metric}; tokens of {tokenizer}):"
     )
     yield ""
-    percent = ".0%"
     columns = {
         "setting": "setting",
         "found": "mean",
@@ -278,18 +261,12 @@ def _text(
         "MB": "index_mb",
         "s": "seconds",
     }
-    heads = [*columns]
-    heads[2], heads[4], heads[5], heads[11] = "interval", "to best", "interval", "recall@5"
-    forms = {
-        "less": "+.3f",
-        "between": "+.3f",
-        "cut": percent,
-        "beyond": percent,
-        "MB": ".1f",
-        "s": ".1f",
-    }
-    shown_rows = table.sort("mean", descending=True).select(**columns)
-    yield from frame_lines(shown_rows, forms, n_text=1, heads=heads)
+    named = {"within": "interval", "less": "to best", "between": "interval", "recall5": "recall@5"}
+    heads = [named.get(column, column) for column in columns]
+    percent, signed, tenth = ".0%", "+.3f", ".1f"
+    forms = {"less": signed, "between": signed, "cut": percent, "beyond": percent}
+    shown = table.sort("mean", descending=True).select(**columns)
+    yield from frame_lines(shown, forms | {"MB": tenth, "s": tenth}, n_text=1, heads=heads)
     yield ""
     yield (
         "best: the best setting (1), and settings that cannot be distinguished from it (=): the "
@@ -306,8 +283,7 @@ def _text(
     yield ""
     yield "Recall by the place of the evidence in the chunk that holds it best:"
     edges = pl.DataFrame([edge_recall(one, metric) for one in results])
-    order = table.sort("mean", descending=True)["setting"]
-    edges = edges.join(order.to_frame(), on="setting", maintain_order="right")
+    edges = edges.join(shown.select("setting"), on="setting", maintain_order="right")
     yield from frame_lines(edges, {"cut spans": percent}, n_text=1)
     yield (
         "edge, between, centre: the middle of the evidence lies in the outer, second or inner "

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -217,32 +218,27 @@ def run_gate(
     needed = losses.needed_to_show if kind == "fail-if-worse" else losses.needed_to_exclude
     means = [one.sum(axis=0) / weights.sum(axis=0) for one in sums]
     found = []
-    for j, (name, _) in enumerate(others):
-        for i, ((by, value), (n_queries, n_documents)) in enumerate(
-            zip(cells, numbers, strict=True)
-        ):
-            k = j * len(cells) + i
-            shown_from = float(losses.shown_from[k])
-            found.append(
-                GateCell(
-                    other=name,
-                    by=by,
-                    value=value,
-                    queries=n_queries,
-                    documents=n_documents,
-                    mean=float(means[0][i]),
-                    other_mean=float(means[j + 1][i]),
-                    change=float(0 - losses.value[k]),
-                    p=float(losses.p[k]),
-                    loss_at_most=float(losses.high[k]),
-                    shown_from=shown_from if math.isfinite(shown_from) else None,
-                    # The spread may suffice where chance gave an insignificant loss of the limit.
-                    documents_needed=_rounded_up(
-                        max(needed[k], len(weights) + 1) if results[k] == UNCLEAR else needed[k]
-                    ),
-                    result=results[k],
-                )
+    for k, (j, i) in enumerate(product(range(len(others)), range(len(cells)))):
+        (by, value), shown_from = list(cells)[i], float(losses.shown_from[k])
+        # The spread may suffice where chance gave an insignificant loss of the limit.
+        enough = max(needed[k], len(weights) + 1) if results[k] == UNCLEAR else needed[k]
+        found.append(
+            GateCell(
+                other=others[j][0],
+                by=by,
+                value=value,
+                queries=numbers[i][0],
+                documents=numbers[i][1],
+                mean=float(means[0][i]),
+                other_mean=float(means[j + 1][i]),
+                change=float(0 - losses.value[k]),
+                p=float(losses.p[k]),
+                loss_at_most=float(losses.high[k]),
+                shown_from=shown_from if math.isfinite(shown_from) else None,
+                documents_needed=_rounded_up(enough),
+                result=results[k],
             )
+        )
     by_chance = halvings(sums[1], weights, kind, limit, most=most) if args.a_a else None
     return Gate(
         kind=kind,

@@ -67,8 +67,6 @@ def run_embed_api(job: Job) -> None:
     entry = registry_entry(job.config, model)
     assert isinstance(entry, EmbeddingApiModel)
     sources = list_sources(job)
-    for source in sources:  # check the tables before paying for requests
-        source.ids()
     service = EmbeddingService(entry, model, store=job.value("store"), storage=storage)
     with watched_stop() as stop:
         frames = [source.labelled(service.source(source, stop=stop)) for source in sources]

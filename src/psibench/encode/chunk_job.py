@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from psibench.config.model_params import retrieval_params
 from psibench.config.models import ChunkedEntry, Chunks
 from psibench.config.sections import Encoding
 from psibench.encode.batches import EncodeStats
@@ -30,11 +29,10 @@ from psibench.encode.job import (
     count_chars,
     encode_sources,
     list_sources,
-    open_encoder,
-    revisions_of,
+    open_for_job,
     rows_of,
 )
-from psibench.encode.store import EmbeddingStore, open_store, store_fingerprint, text_key
+from psibench.encode.store import EmbeddingStore, text_key
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import load_tokenizer
 from psibench.models.protocols import Encoder
@@ -70,21 +68,13 @@ def run_encode_chunks(job: Job) -> None:
     model, shard = job.value("model"), Slice.parse(job.value("portion", default=""))
     entry, settings = job.value("entry", ChunkedEntry), job.settings(Encoding)
     sources = list_sources(job)
-    for source in sources:  # fail early, before a model is loaded
-        source.ids()
     asked = [source for source in sources if source.role == "query"]
     held = [source for source in sources if source.role == "document"]
-    encoder, dtype = open_encoder(entry, settings)
+    encoder, vectors, record = open_for_job(job, entry, settings)
     tokenizers = [
         load_tokenizer(resolve_checkpoint(entry.checkpoint, entry.revision), option="checkpoint"),
         load_tokenizer(job.value("length_tokenizer", str), option="length_tokenizer"),
     ]
-    vectors = open_store(
-        model,
-        store=job.value("store"),
-        fingerprint=encoder.fingerprint,
-        storage=settings.storage,
-    )
     title = f"encoding {model}"
     encoded = encode_sources(encoder, vectors, asked, settings, shard=shard, title=title)
     queries = [rows_of(one, encoded, encoder.salt("query"), shard) for one in asked]
@@ -100,21 +90,10 @@ def run_encode_chunks(job: Job) -> None:
         title=title,
     )
     rows = [*documents, *(frame.with_columns(absent) for frame in queries)]
-    params = retrieval_params(entry) | {
-        "dtype": dtype,
-        "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
-        "length_tokenizer": job.value("length_tokenizer"),
-    }
-    job.write(
-        "encodings",
-        pl.concat(
-            [CHUNK_ENCODINGS.empty()]
-            + [frame.select(CHUNK_ENCODINGS.column_names) for frame in rows]
-        ),
-        CHUNK_ENCODINGS,
-        params=params,
-        revisions=revisions_of(model, entry),
-    )
+    record["params"] |= {"length_tokenizer": job.value("length_tokenizer")}
+    frames = [frame.select(CHUNK_ENCODINGS.column_names) for frame in rows]
+    table = pl.concat([CHUNK_ENCODINGS.empty(), *frames])
+    job.write("encodings", table, CHUNK_ENCODINGS, **record)
 
 
 def _document_blocks(

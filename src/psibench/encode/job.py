@@ -9,6 +9,7 @@ language: each takes the texts whose address is in its slice, and writes their r
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -73,12 +74,18 @@ class Source:
 
 
 def list_sources(job: Job) -> list[Source]:
-    """List the job's sources in the order of the encodings table."""
-    return [
+    """List the job's sources in the order of the encodings table.
+
+    Raises InputError if a table does not fit its schema, before a model is loaded or paid for.
+    """
+    sources = [
         Source(role, domain, table, spec)
         for domain in job.domains()
         for role, table, spec in _TEXT_INPUTS
     ]
+    for source in sources:
+        source.ids()
+    return sources
 
 
 TextBlock = tuple[list[bytes], list[TokenizedText], int]
@@ -147,26 +154,14 @@ def run_encode(job: Job) -> None:
     model, shard = job.value("model"), Slice.parse(job.value("portion", default=""))
     entry, settings = job.value("entry", EncoderEntry), job.settings(Encoding)
     sources = list_sources(job)
-    for source in sources:  # fail early, before a model is loaded
-        source.ids()
-    encoder, dtype = open_encoder(entry, settings)
-    vectors = open_store(
-        model,
-        store=job.value("store"),
-        fingerprint=encoder.fingerprint,
-        storage=settings.storage,
-    )
+    encoder, vectors, record = open_for_job(job, entry, settings)
     encoded = encode_sources(
         encoder, vectors, sources, settings, shard=shard, title=f"encoding {model}"
     )
-    params = retrieval_params(entry) | {
-        "dtype": dtype,
-        "fingerprint": store_fingerprint(encoder.fingerprint, settings.storage),
-    }
     rows = pl.concat(
         rows_of(source, encoded, encoder.salt(source.role), shard) for source in sources
     )
-    job.write("encodings", rows, ENCODINGS, params=params, revisions=revisions_of(model, entry))
+    job.write("encodings", rows, ENCODINGS, **record)
 
 
 def encode_sources(
@@ -226,6 +221,22 @@ def open_encoder(
     used = str(getattr(encoder, "dtype", "float32"))
     logger.info("device %s, dtype %s", device, used)
     return encoder, used
+
+
+def open_for_job(
+    job: Job, entry: EncoderModel, settings: Encoding
+) -> tuple[Encoder, EmbeddingStore, dict[str, Any]]:
+    """Load a job's encoder and open its store.
+
+    Also returns ``params`` and ``revisions`` for the provenance of its encodings table.
+    """
+    model = job.value("model", str)
+    encoder, dtype = open_encoder(entry, settings)
+    fingerprint, storage = encoder.fingerprint, settings.storage
+    vectors = open_store(model, store=job.value("store"), fingerprint=fingerprint, storage=storage)
+    stored = {"dtype": dtype, "fingerprint": store_fingerprint(fingerprint, storage)}
+    params = retrieval_params(entry) | stored
+    return encoder, vectors, {"params": params, "revisions": revisions_of(model, entry)}
 
 
 def revisions_of(model: str, entry: EncoderModel) -> dict[str, str]:

@@ -8,7 +8,7 @@ them from the config it was started with.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,11 @@ class Asking:
     prompt: Path
 
     @property
+    def title(self) -> str:
+        """Task and model, for messages."""
+        return f"{self.task.name}, {self.llm.model}"
+
+    @property
     def params(self) -> dict[str, Any]:
         """Parameters that decide the outcomes, except for the documents."""
         return task_params(self.section, load_prompt(self.prompt)) | llm_params(self.llm)
@@ -126,86 +131,84 @@ def ask_domains(
     frames = [
         shard_documents(read_task_tables(asking.task, domain), shard) for domain in job.domains()
     ]
-
-    def requests() -> Iterator[AskItem]:  # item ids are unique only within a domain
-        for number, tables in enumerate(frames):
-            of_domain = task_requests(asking.task, asking.section, template, asking.llm, tables)
-            for item, request in of_domain:
-                yield AskItem(f"{number}:{item.id}", request)
-
     items = [list(asking.task.items(tables, asking.section)) for tables in frames]
-    n_items = sum(map(len, items))
-    files = {str(asking.prompt): hash_file(asking.prompt)}
-    if asking.llm.file is not None:
-        files[asking.llm.file] = hash_file(Path(asking.llm.file))
+    record, n_items = _record(asking, template, shard), sum(map(len, items))
     if asking.llm.backend in ("file", "command"):
         outcomes = outside_translations(asking, items, check_stop)
     else:
-        outcomes = {}
-        with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
-
-            def keep(outcome: Outcome) -> None:
-                outcomes[outcome.item_id] = outcome
-                progress.advance(1)
-
-            totals = ask_all(
-                requests(),
-                asking.llm,
-                store=answer_folder(job.value("store"), asking.llm_id),
-                on_outcome=keep,
-                prices=prices,
-                check_stop=check_stop,
+        requests = (
+            AskItem(f"{number}:{item.id}", request)  # item ids are unique only within a domain
+            for number, tables in enumerate(frames)
+            for item, request in task_requests(
+                asking.task, asking.section, template, asking.llm, tables
             )
-        logger.info(
-            "%s, %s: %d items, %d answered from the store, %d requests sent, %s",
-            asking.task.name,
-            asking.llm.model,
-            totals.n_items,
-            totals.n_from_store,
-            totals.n_replies,
-            ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items())),
         )
-        _report_forms(asking, totals)
-        for text in limit_warnings(totals):
-            warn(f"{asking.task.name}, {asking.llm.model}: {text}")
+        outcomes = _ask_model(job, asking, requests, n_items, prices=prices, check_stop=check_stop)
     _refuse_unanswered(outcomes.values(), n_items, asking)
-    judge = {
-        f"llm:{asking.llm_id}": "@".join(filter(None, (asking.llm.model, asking.llm.revision))),
-        f"prompt:{asking.task.name}": template.hash,
-    }
-    author = "translation" if asking.task is TRANSLATE else "llm"
-    record: dict[str, Any] = {
-        "params": asking.params | {"task": asking.task.name, "shard": str(shard)},
-        "files": files,
-        "prompt_hash": template.hash,
-        "revisions": judge if asking.task.judges else None,
-        "llm_backend": asking.llm.backend,
-        "queries_by": None if asking.task.judges else f"{author}:{asking.llm.model}",
-    }
     every: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for number, domain in enumerate(job.domains()):
         of_domain = [_outcome_row(item, outcomes[f"{number}:{item.id}"]) for item in items[number]]
         rows = pl.DataFrame(of_domain, schema=OUTCOMES.empty().schema)
-        domain.write("outcomes", rows, OUTCOMES, **record)
-        used = _usage_row(asking, template, rows)
-        usage = pl.DataFrame([used], schema=LLM_USAGE.empty().schema)
-        domain.write("usage", usage, LLM_USAGE, **record)
         gathered = gather(
-            asking.task,
-            asking.section,
-            frames[number],
-            rows,
-            prompt=template.copies,
-            language=domain.language,
-        )
+            asking.task, asking.section, frames[number], rows,
+            prompt=template.copies, language=domain.language,
+        )  # fmt: skip
         _warn_if_empty(domain, asking.task, gathered)
-        domain.write("rows", gathered.rows, asking.task.spec, **record)
         left_out = as_attrition(gathered.dropped, language=domain.language, domain=domain.name)
-        domain.write("dropped", left_out, ATTRITION, **record)
-        domain.write("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW, **record)
+        used = _usage_row(asking, template, rows)
+        for name, frame, spec in (
+            ("outcomes", rows, OUTCOMES),
+            ("usage", pl.DataFrame([used], schema=LLM_USAGE.empty().schema), LLM_USAGE),
+            ("rows", gathered.rows, asking.task.spec),
+            ("dropped", left_out, ATTRITION),
+            ("flow", flow_frame(asking.task.name, step, gathered.flow), FLOW),
+        ):
+            domain.write(name, frame, spec, **record)
         every.append((rows, gathered.rows))
     for text in value_warnings(asking.task, *zip(*every, strict=True)):
-        warn(f"{asking.task.name}, {asking.llm.model}: {text}")
+        warn(f"{asking.title}: {text}")
+
+
+def _record(asking: Asking, template: PromptTemplate, shard: Slice) -> dict[str, Any]:
+    """Return what the provenance of a task's tables records, with the files as they are now."""
+    task, llm = asking.task, asking.llm
+    judge = {
+        f"llm:{asking.llm_id}": "@".join(filter(None, (llm.model, llm.revision))),
+        f"prompt:{task.name}": template.hash,
+    }
+    author = "translation" if task is TRANSLATE else "llm"
+    return {
+        "params": asking.params | {"task": task.name, "shard": str(shard)},
+        "files": {path: hash_file(Path(path)) for path in (str(asking.prompt), llm.file) if path},
+        "prompt_hash": template.hash,
+        "revisions": judge if task.judges else None,
+        "llm_backend": llm.backend,
+        "queries_by": None if task.judges else f"{author}:{llm.model}",
+    }
+
+
+def _ask_model(
+    job: Job, asking: Asking, requests: Iterable[AskItem], n_items: int, **options: Any
+) -> dict[str, Outcome]:
+    """Return the outcomes by item id, and report on the replies; ``options`` are of `ask_all`."""
+    outcomes: dict[str, Outcome] = {}
+    with Progress(f"asking {asking.task.name}", total=n_items, unit="items") as progress:
+
+        def keep(outcome: Outcome) -> None:
+            outcomes[outcome.item_id] = outcome
+            progress.advance(1)
+
+        store = answer_folder(job.value("store"), asking.llm_id)
+        totals = ask_all(requests, asking.llm, store=store, on_outcome=keep, **options)
+    statuses = ", ".join(f"{status} {count}" for status, count in sorted(totals.statuses.items()))
+    logger.info(
+        "%s: %d items, %d answered from the store, %d requests sent, %s",
+        asking.title, totals.n_items, totals.n_from_store, totals.n_replies, statuses,
+    )  # fmt: skip
+    _report_forms(asking, totals)
+    for text in limit_warnings(totals):
+        warn(f"{asking.title}: {text}")
+    return outcomes
 
 
 def _warn_if_empty(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None:
@@ -221,19 +224,17 @@ def _warn_if_empty(domain: DomainJob, task: LlmTask, gathered: Gathered) -> None
 
 def _report_forms(asking: Asking, totals: OutcomeSink) -> None:
     """Log how many replies contained thoughts; warn if replies could not be parsed."""
-    who = f"{asking.task.name}, {asking.llm.model}"
-    if totals.n_with_thoughts:
-        n = totals.n_with_thoughts
-        logger.info("%s: thoughts removed from the replies to %d items", who, n)
+    if n := totals.n_with_thoughts:
+        logger.info("%s: thoughts removed from the replies to %d items", asking.title, n)
     if not totals.form_reasons:
         return
     reasons = ", ".join(f"{reason} {n}" for reason, n in totals.form_reasons.most_common())
     n_without = sum(totals.statuses[status] for status in REASKED)
     warn(
-        f"{who}: {totals.form_reasons.total()} replies could not be parsed ({reasons}). After "
-        f"{asking.llm.asking.max_reasks} further samples of each, {n_without} of {totals.n_items} "
-        'items have no value and are dropped. See docs/generation.md, "Which part of a reply '
-        'counts"'
+        f"{asking.title}: {totals.form_reasons.total()} replies could not be parsed ({reasons}). "
+        f"After {asking.llm.asking.max_reasks} further samples of each, {n_without} of "
+        f"{totals.n_items} items have no value and are dropped. See docs/generation.md, "
+        '"Which part of a reply counts"'
     )
 
 

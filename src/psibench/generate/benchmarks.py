@@ -32,11 +32,6 @@ from psibench.generate.posir import Posir
 from psibench.generate.sampling import Passages
 from psibench.tables.slices import Slice
 
-GENERATED_RECIPES: dict[str, type[GeneratedBenchmark]] = {
-    "fineweb_posq": FinewebPosq,
-    "posir": Posir,
-    "controlled": Controlled,
-}
 Benchmark = Annotated[
     Beir
     | Colder

@@ -183,12 +183,13 @@ def result_tables(
     blind = by_name.get(control or "")
 
     made = [
-        _rows(model, None if model is blind else blind, queries, scheme, metric, labels, chosen)
+        _rows(model, None if model is blind else blind, queries, scheme, metric, chosen)
         for model in models
         for scheme in schemes
         for metric in metrics
     ]
-    psi = _adjusted(table_frame([row for _, rows in made for row in rows], PSI_TABLE))
+    named = asdict(labels)
+    psi = _adjusted(table_frame([named | row for _, rows in made for row in rows], PSI_TABLE))
     if queries.has_sections:
         raised = pl.when(pl.col("flags") == "").then(pl.lit("sections"))
         psi = psi.with_columns(flags=raised.otherwise(pl.format("{}, sections", "flags")))
@@ -199,21 +200,21 @@ def result_tables(
     requested = {"shorter_input": windows, "given": pairs}
     related += [
         (by_name[one], by_name[other], relation)
-        for relation, named in requested.items()
-        for one, other in named
+        for relation, given in requested.items()
+        for one, other in given
         if one in by_name and other in by_name
     ]
     compared = [
-        row
+        row | named
         for first, second, relation in related
         for scheme in schemes
         for metric in metrics
         for row in _compared(
-            first, second, queries, scheme, metric, labels, relation, psi=rows, level=chosen.level
+            first, second, queries, scheme, metric, relation, psi=rows, level=chosen.level
         )
     ]
     return ResultTables(
-        buckets=table_frame([row for rows, _ in made for row in rows], BUCKET_SCORES),
+        buckets=table_frame([named | row for rows, _ in made for row in rows], BUCKET_SCORES),
         psi=psi,
         comparisons=table_frame(compared, COMPARISONS),
     )
@@ -315,32 +316,32 @@ def _rows(
     queries: _Queries,
     scheme_name: str,
     metric: str,
-    labels: RowLabels,
     settings: Uncertainty,
 ) -> tuple[TableRows, TableRows]:
     """Return a model's bucket rows and PSI rows for one scheme and metric."""
     scheme, members = queries.members[scheme_name]
+    data = RowData(
+        scores=model.scores[metric],
+        documents=queries.documents,
+        lengths=queries.lengths,
+        positions=queries.positions,
+        seen=model.seen,
+        located=queries.located,
+        control=None if control is None else control.scores[metric],
+        clusters=queries.clusters,
+    )
     buckets: TableRows = []
     psi: TableRows = []
     for domain, length, part in queries.parts:
         estimates: dict[bytes, tuple[dict[str, Any], dict[str, np.ndarray]]] = {}
         for view, mask in model.views.items():
             # A query without a span has no span metric.
-            chosen = part & mask & ~np.isnan(model.scores[metric])
+            chosen = part & mask & ~np.isnan(data.scores)
             key = chosen.tobytes()  # views with the same queries share their estimate
             if key not in estimates:
                 placed = members.among(chosen)
                 estimates[key] = estimate_row(
-                    RowData(
-                        scores=model.scores[metric][chosen],
-                        documents=queries.documents[chosen],
-                        lengths=queries.lengths[chosen],
-                        positions=queries.positions[chosen],
-                        seen=None if model.seen is None else model.seen[chosen],
-                        located=queries.located[chosen],
-                        control=None if control is None else control.scores[metric][chosen],
-                        clusters=None if queries.clusters is None else queries.clusters[chosen],
-                    ),
+                    data.taken(chosen),
                     placed.query_index,
                     placed.bucket_index,
                     n_buckets=len(scheme.buckets),
@@ -348,7 +349,7 @@ def _rows(
                     min_bucket_size=settings.min_bucket_size,
                 )
             figures, by_bucket = estimates[key]
-            row = asdict(labels) | {
+            row = {
                 "domain": domain,
                 "length_bucket": length,
                 "model": model.model,
@@ -368,7 +369,7 @@ def _rows(
             }
             is_unplaced = bool((chosen & queries.unplaced[scheme.name]).any())
             flags = [figures["flags"], "unplaced" if is_unplaced else "", *model.flags]
-            scores = model.scores[metric][chosen]
+            scores = data.scores[chosen]
             psi.append(
                 {**row, **figures, **named, "p_adjusted": None, "p_control_adjusted": None}
                 | {
@@ -437,7 +438,6 @@ def _compared(
     queries: _Queries,
     scheme_name: str,
     metric: str,
-    labels: RowLabels,
     relation: str,
     *,
     psi: dict[tuple[str, ...], dict[str, Any]],
@@ -481,7 +481,7 @@ def _compared(
             theirs = psi[second.model, scheme.name, metric, view]
         psis = psi_difference_columns(mine, theirs, kind="psi_same")
         is_known = psis["psi_difference"] is not None
-        row = asdict(labels) | {
+        row = {
             "domain": ALL,
             "model": first.model,
             "other": second.model,

@@ -165,20 +165,7 @@ def span_metrics(
     InputError
         If no query has a span, or the run lacks columns that a metric needs.
     """
-    length, span = pl.col("pos_char_length").cast(pl.Int64), pl.col("span")
-    columns: dict[str, Any] = {"query_id": "_id", "length": length}
-    spans = queries.select(**columns, span=pl.col("pos_char_span").cast(pl.List(pl.Int64)))
-    if SEVERAL_SPANS in queries.columns:
-        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
-        spans = pl.concat([spans, queries.select(**columns, span=lists).explode("span")])
-    spans = (
-        spans.drop_nulls("span")
-        .select(
-            "query_id", first=span.list.get(0), last=pl.min_horizontal(span.list.get(1), "length")
-        )
-        .filter(pl.col("first") < pl.col("last"))
-        .with_row_index("span_index")
-    )
+    spans = _spans(queries).filter(pl.col("first") < pl.col("last")).with_row_index("span_index")
     if spans.is_empty():
         raise InputError(
             f"{', '.join(metrics)}: none of the {queries.height} queries has an evidence span; "
@@ -188,13 +175,41 @@ def span_metrics(
     chunks = with_ties(_with_lengths(chunks, wanted))
     if not any(one.unit for one in wanted):
         chunks = chunks.filter(pl.col("tied_from") <= max(one.k for one in wanted))
-    held = (
-        spans.join(evidence_documents(queries, qrels), on="query_id")
-        .join(
-            chunks,
-            left_on=["query_id", "document_id"],
-            right_on=["query_id", "doc_id"],
-        )
+    held = _held(spans.join(evidence_documents(queries, qrels), on="query_id"), chunks)
+    scored = spans.select("query_id").unique(maintain_order=True)
+    for k, unit in {(one.k, one.unit): None for one in wanted}:
+        ordered = _by_tokens(chunks, k) if unit else _by_rank(chunks, k)
+        at_k = [one for one in wanted if (one.k, one.unit) == (k, unit)]
+        values = _values(spans, ordered, held, at_k)
+        scored = scored.join(values, on="query_id", maintain_order="left")
+    return scored
+
+
+def _spans(queries: pl.DataFrame, **further: str) -> pl.DataFrame:
+    """Return query_id, first, last, whether the query has one span, and ``further`` columns.
+
+    A span counts up to the end of its document.
+    """
+    is_known = "pos_char_length" in queries.columns
+    length = pl.col("pos_char_length").cast(pl.Int64) if is_known else pl.lit(None, pl.Int64)
+    columns: dict[str, Any] = {"query_id": "_id", "length": length, **further}
+    one = queries.select(
+        **columns, span=pl.col("pos_char_span").cast(pl.List(pl.Int64)), single=True
+    )
+    if SEVERAL_SPANS in queries.columns:
+        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
+        several = queries.select(**columns, span=lists, single=False).explode("span")
+        one = pl.concat([one, several])
+    span = pl.col("span").list
+    end = pl.min_horizontal(span.get(1), "length")
+    known = one.drop_nulls("span")
+    return known.select("query_id", *further, "single", first=span.get(0), last=end)
+
+
+def _held(spans: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
+    """Return the characters [low, high) of each span, with its document_id, in each chunk."""
+    return (
+        spans.join(chunks, left_on=["query_id", "document_id"], right_on=["query_id", "doc_id"])
         .with_columns(
             # `max_horizontal` ignores nulls: a document without start and end is one chunk.
             low=pl.max_horizontal("first", "start"),
@@ -205,8 +220,14 @@ def span_metrics(
             high=pl.when(pl.col("last") - pl.col("high") > GAP).then("high").otherwise("last")
         )
     )
-    low, high, order = pl.col("low"), pl.col("high"), ["span_index", "case"]
-    reached = high.cum_max().shift(1).over(order)
+
+
+def _values(
+    spans: pl.DataFrame, ordered: pl.DataFrame, held: pl.DataFrame, wanted: Sequence[RankingMetric]
+) -> pl.DataFrame:
+    """Return query_id and the ``wanted`` metrics at the cut-off that marks ``ordered`` chunks."""
+    cases, members = _cases(ordered, held, spans)
+    of_spans = _found(ordered, held, cases, members)
     size, found = pl.col("last") - pl.col("first"), pl.col("found").fill_null(0)
     handed_on = pl.col("chars").first()
     kinds = {
@@ -216,57 +237,34 @@ def span_metrics(
         "span-precision": pl.when(handed_on > 0).then(found.sum() / handed_on).otherwise(0.0),
         "span-iou": found.sum() / (handed_on + size.sum() - found.sum()),
     }
-    scored = spans.select("query_id").unique(maintain_order=True)
-    for k, unit in {(one.k, one.unit): None for one in wanted}:
-        ordered = _by_tokens(chunks, k) if unit else _by_rank(chunks, k)
-        cases, members = _cases(ordered, held, spans)
-        inside = ordered.filter("is_inside").select("query_id", "rank")
-        first = held.join(inside, on=["query_id", "rank"]).join(cases, on="query_id")
-        tied = held.join(members, on=["query_id", "rank"])
-        of_spans = (
-            pl.concat([first.select(tied.columns), tied])
-            .sort(*order, "low")
-            .with_columns(before=pl.when(low - reached > GAP).then(low).otherwise(reached))
-            .with_columns(new=(high - pl.coalesce("before", low)).clip(0))
-            .group_by(order)
-            .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
-        )
-        at_k = {one.name: kinds[one.kind] for one in wanted if (one.k, one.unit) == (k, unit)}
-        values = (
-            spans.join(cases, on="query_id")
-            .join(of_spans, on=order, how="left")
-            .group_by("query_id", "case", "share")
-            .agg(**at_k)
-            .sort("query_id", "case")
-            .group_by("query_id")
-            .agg((pl.col(name) * pl.col("share")).sum() for name in at_k)
-        )
-        scored = scored.join(values, on="query_id", maintain_order="left")
-    return scored
-
-
-def _spans(queries: pl.DataFrame) -> pl.DataFrame:
-    """Return query_id, doc_id, first, last, and whether the query has one span.
-
-    A span counts up to the end of its document.
-    """
-    is_known = "pos_char_length" in queries.columns
-    length = pl.col("pos_char_length").cast(pl.Int64) if is_known else pl.lit(None, pl.Int64)
-    columns: dict[str, Any] = {"query_id": "_id", "doc_id": "pos_corpus_id", "length": length}
-    one = queries.select(
-        **columns, span=pl.col("pos_char_span").cast(pl.List(pl.Int64)), single=True
+    return (
+        spans.join(cases, on="query_id")
+        .join(of_spans, on=["span_index", "case"], how="left")
+        .group_by("query_id", "case", "share")
+        .agg(kinds[one.kind].alias(one.name) for one in wanted)
+        .sort("query_id", "case")
+        .group_by("query_id")
+        .agg((pl.col(one.name) * pl.col("share")).sum() for one in wanted)
     )
-    if SEVERAL_SPANS in queries.columns:
-        lists = pl.col(SEVERAL_SPANS).cast(pl.List(pl.List(pl.Int64)))
-        several = queries.select(**columns, span=lists, single=False).explode("span")
-        one = pl.concat([one, several])
-    span = pl.col("span").list
-    return one.drop_nulls("span").select(
-        "query_id",
-        "doc_id",
-        "single",
-        first=span.get(0),
-        last=pl.min_horizontal(span.get(1), "length"),
+
+
+def _found(
+    ordered: pl.DataFrame, held: pl.DataFrame, cases: pl.DataFrame, members: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the ``found`` characters of each span in each case, and if a chunk has all of it."""
+    inside = ordered.filter("is_inside").select("query_id", "rank")
+    first = held.join(inside, on=["query_id", "rank"]).join(cases, on="query_id")
+    tied = held.join(members, on=["query_id", "rank"])
+    low, high, order = pl.col("low"), pl.col("high"), ["span_index", "case"]
+    size = pl.col("last") - pl.col("first")
+    reached = high.cum_max().shift(1).over(order)
+    return (
+        pl.concat([first.select(tied.columns), tied])
+        .sort(*order, "low")
+        .with_columns(before=pl.when(low - reached > GAP).then(low).otherwise(reached))
+        .with_columns(new=(high - pl.coalesce("before", low)).clip(0))
+        .group_by(order)
+        .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
     )
 
 
@@ -279,7 +277,7 @@ def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFram
     nearer end of a chunk that holds the span, as a share of half the chunk, in the chunk with the
     largest share: edge up to 1/3, between up to 2/3, centre above.
     """
-    spans = _spans(queries).with_row_index("span_index")
+    spans = _spans(queries, doc_id="pos_corpus_id").with_row_index("span_index")
     first, last, start, end = (pl.col(name) for name in ("first", "last", "start", "end"))
     middle = (first + last) / 2
     share = pl.min_horizontal(middle - start, end - middle) / ((end - start) / 2)

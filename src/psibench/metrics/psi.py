@@ -22,8 +22,8 @@ observed one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -386,6 +386,12 @@ class RowData:
     control: FloatArray | None = None
     clusters: IntArray | None = None
 
+    def taken(self, queries: IntArray | BoolArray) -> RowData:
+        """Return the queries at these indices, or of a mask."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {name: values for name, values in arrays.items() if values is not None}
+        return replace(self, **{name: values[queries] for name, values in known.items()})
+
 
 def estimate_row(
     row: RowData,
@@ -441,90 +447,83 @@ def estimate_row(
     table = document_table(
         row.scores, row.documents, queries, buckets, n_buckets=n_buckets, units=units
     )
+    placed = row.taken(queries)
+    unit_of_each = None if units is None else units[queries]
     raw = raw_profile(table) if len(table.buckets) else None
     same = same_document_profile(table)
     info = information(table)
     if same and (info.least < LEAST_INFORMATION or same.n_documents < FEWEST_DOCUMENTS):
         same = None
     is_within = info.slope_bend >= LEAST_INFORMATION
-    scores, lengths = row.scores[queries], row.lengths[queries]
-    document_of_each, unit_of_each = (
-        row.documents[queries],
-        None if units is None else units[queries],
-    )
     if is_within:
         test = within_documents(table)
     else:
-        positions = row.positions[queries]
-        test = between_documents(
-            scores, document_of_each, buckets, lengths, positions, units=unit_of_each
-        )
-    plain_test = test
-    if raw and (is_within or test.p is None):
-        plain_test = equal_means(table)
+        where = (placed.documents, buckets, placed.lengths, placed.positions)
+        test = between_documents(placed.scores, *where, units=unit_of_each)
+    plain_test = equal_means(table) if raw and (is_within or test.p is None) else test
     plain = _psi(table, raw, plain_test, level)
     has_psi = plain["psi"] is not None
-    equal = _psi(table, same, test, level, names=SAME_COLUMNS)
-    has_both_ends = {0, n_buckets - 1} <= set(table.buckets.tolist())
-    drop_profile = (same if is_within else raw) if has_both_ends else None
-    drop, drop_low, drop_high = _drop(table, drop_profile, level)
     noise = noise_of_independent_queries(table) if has_psi else None
-    against_control = ProfileComparison(None, None, None)
-    if row.control is not None:
-        where = (row.documents, queries, buckets, row.lengths, row.positions)
-        against_control = compare_profiles(
-            row.scores, row.control, *where, within=is_within, units=units
-        )
-    truncation = share_seen = None
-    if row.seen is not None:
-        is_cut = ~row.seen[queries]
-        truncation = truncation_effect(
-            scores, document_of_each, buckets, is_cut, level=level, units=unit_of_each
-        )
-        seen = row.seen if row.located is None else row.seen[row.located]
-        share_seen = float(seen.mean()) if len(seen) else None
-    p_confounded = confounding(table, raw) if raw and is_within and has_psi else None
-    no_lengths = bool(np.isnan(lengths).any())
-    n_clusters = None
-    if row.clusters is not None:
-        n_found = len(np.unique(row.clusters[queries]))
-        n_clusters = n_found if n_found < len(table.counts) else None
-    few_clusters = n_clusters is not None and units is None
     columns = {
         "n_buckets": len(table.buckets),
         "smallest_bucket": int(table.bucket_sizes.min()) if len(table.buckets) else 0,
         "mean_of_buckets": float(raw.means.mean()) if raw else None,
         **plain,
-        **equal,
-        "drop": drop,
-        "drop_low": drop_low,
-        "drop_high": drop_high,
+        **_psi(table, same, test, level, names=SAME_COLUMNS),
+        **_drop_columns(table, same if is_within else raw, n_buckets, level),
         "test": None if test.p is None else ("within" if is_within else "between"),
         "p_position": test.p,
         "p_shape": test.p_shape,
         "p_bucket": test.p_bucket,
         "p_trend": test.p_trend,
-        "p_control": against_control.p,
-        "p_control_hit": against_control.p_hit,
-        "p_control_miss": against_control.p_miss,
-        "seen": share_seen,
-        **effect_columns("truncation", truncation),
+        **_control_columns(row, queries, buckets, is_within, units),
+        **_reading_columns(row, placed, buckets, unit_of_each, level),
         "n_documents": len(table.counts),
         "n_effective_documents": effective_documents(table),
         "n_informative_documents": test.n_documents,
-        "n_clusters": n_clusters,
-        "intra_document_correlation": intra_document_correlation(scores, document_of_each, buckets),
-        "length_imbalance": length_imbalance(lengths, buckets),
+        "n_clusters": _n_clusters(placed, len(table.counts)),
+        "intra_document_correlation": intra_document_correlation(
+            placed.scores, placed.documents, buckets
+        ),
+        "length_imbalance": length_imbalance(placed.lengths, buckets),
         "info_min": info.least,
         "info_shape": info.slope_bend,
-        "p_confounded": p_confounded,
+        "p_confounded": confounding(table, raw) if raw and is_within and has_psi else None,
         "psi_noise_mean": None if noise is None else float(noise.mean()),
         "psi_noise_p95": None if noise is None else float(np.quantile(noise, 0.95)),
-        "flags": _flags(
-            table, test, is_within, p_confounded, min_bucket_size, no_lengths, few_clusters
-        ),
     }
+    columns["flags"] = _flags(table, columns, placed.lengths, min_bucket_size)
     return columns, bucket_columns(table, raw, same, n_buckets, level)
+
+
+def _control_columns(
+    row: RowData, queries: IntArray, buckets: IntArray, is_within: bool, units: IntArray | None
+) -> dict[str, float | None]:
+    found = ProfileComparison(None, None, None)
+    if row.control is not None:
+        where = (row.documents, queries, buckets, row.lengths, row.positions)
+        found = compare_profiles(row.scores, row.control, *where, within=is_within, units=units)
+    return {"p_control": found.p, "p_control_hit": found.p_hit, "p_control_miss": found.p_miss}
+
+
+def _reading_columns(
+    row: RowData, placed: RowData, buckets: IntArray, units: IntArray | None, level: float
+) -> dict[str, float | None]:
+    """Return the share of queries with the evidence in the input, and the effect of truncation."""
+    if row.seen is None or placed.seen is None:
+        return {"seen": None, **effect_columns("truncation", None)}
+    effect = truncation_effect(
+        placed.scores, placed.documents, buckets, ~placed.seen, level=level, units=units
+    )
+    seen = row.seen if row.located is None else row.seen[row.located]
+    share = float(seen.mean()) if len(seen) else None
+    return {"seen": share, **effect_columns("truncation", effect)}
+
+
+def _n_clusters(placed: RowData, n_documents: int) -> int | None:
+    """Return the number of clusters; None if they are unknown or have one document each."""
+    n_found = n_documents if placed.clusters is None else len(np.unique(placed.clusters))
+    return n_found if n_found < n_documents else None
 
 
 def effect_columns(name: str, effect: Effect | None) -> dict[str, float | None]:
@@ -535,24 +534,21 @@ def effect_columns(name: str, effect: Effect | None) -> dict[str, float | None]:
 
 
 def _flags(
-    table: DocumentTable,
-    test: BucketTest,
-    is_within: bool,
-    p_confounded: float | None,
-    min_bucket_size: int,
-    lacks_lengths: bool,
-    few_clusters: bool,
+    table: DocumentTable, columns: Mapping[str, Any], lengths: FloatArray, min_bucket_size: int
 ) -> str:
+    """Return the flags of a row from its other columns."""
     if not len(table.buckets):
         return ""
     mean = table.mean / table.score_limit
-    untested = test.p is None and len(table.buckets) > 1
-    no_lengths = untested and not is_within and lacks_lengths
+    is_within = columns["info_shape"] >= LEAST_INFORMATION
+    untested = columns["test"] is None and len(table.buckets) > 1
+    no_lengths = bool(untested and not is_within and np.isnan(lengths).any())
+    p_confounded = columns["p_confounded"]
     raised = {
         "between_documents": not is_within and len(table.buckets) > 1,
         "too_few_documents": untested and not no_lengths,
         "confounded": p_confounded is not None and p_confounded < CONFOUNDED_P,
-        "few_clusters": few_clusters,
+        "few_clusters": columns["n_clusters"] is not None and table.units is None,
         "small_buckets": table.bucket_sizes.min() < min_bucket_size,
         "at_floor": mean < FLOOR,
         "at_ceiling": mean > CEILING,
@@ -575,7 +571,7 @@ SAME_COLUMNS = (
 def _psi(
     table: DocumentTable,
     profile: Profile | None,
-    test: BucketTest | None,
+    test: BucketTest,
     level: float,
     *,
     names: Sequence[str] = PLAIN_COLUMNS,
@@ -586,7 +582,7 @@ def _psi(
     contains the PSI; the corrected value is 0 if p > .5, else inside the interval.
     """
     value = None if profile is None else position_sensitivity_index(profile.means)
-    if profile is None or test is None or value is None:
+    if profile is None or value is None:
         return dict.fromkeys(names)
     low: float | None = None
     high: float | None = None
@@ -675,20 +671,23 @@ def _has_rare_misses(table: DocumentTable, profile: Profile) -> BoolArray:
     return np.asarray(misses < FEWEST_MISSES - 1e-6)  # tolerates rounding of exactly 3
 
 
-def _drop(
-    table: DocumentTable, profile: Profile | None, level: float
-) -> tuple[float | None, float | None, float | None]:
-    """Return 1 - last / first bucket mean, with Student's t interval for the log ratio.
+def _drop_columns(
+    table: DocumentTable, profile: Profile | None, n_buckets: int, level: float
+) -> dict[str, float | None]:
+    """Return ``drop``, 1 - last / first bucket mean, with Student's t interval for the log ratio.
 
-    No interval if the first or the last bucket has only one document, or if the last mean is 0.
+    None without queries in both of these buckets, or if the first mean is 0. No interval if one of
+    them has only one document, or if the last mean is 0.
     """
-    if profile is None or profile.means[0] <= 0 or len(profile.means) < 2:
-        return None, None, None
+    columns: dict[str, float | None] = dict.fromkeys(("drop", "drop_low", "drop_high"))
+    has_both_ends = {0, n_buckets - 1} <= set(table.buckets.tolist())
+    if profile is None or not has_both_ends or profile.means[0] <= 0 or len(profile.means) < 2:
+        return columns
     first, last = profile.means[0], profile.means[-1]
-    value = 1 - last / first
+    columns["drop"] = float(1 - last / first)
     holding = table.holding[[0, -1]]
     if last <= 0 or holding.min() < 2:
-        return float(value), None, None
+        return columns
     rows = np.zeros(len(profile.means))
     rows[0], rows[-1] = -1 / first, 1 / last
     quantile = _student(holding, level).max()
@@ -696,11 +695,10 @@ def _drop(
     rare = _has_rare_misses(table, profile)
     least = _least_means(table, profile, (1 - level) / 2, rare)  # both ends may miss
     least = np.fmin(least, profile.means)
-    return (
-        float(value),
-        float(1 - max(last / first * np.exp(reach), last / least[0])),
-        float(1 - min(last / first * np.exp(-reach), least[-1] / first)),
-    )
+    return columns | {
+        "drop_low": float(1 - max(last / first * np.exp(reach), last / least[0])),
+        "drop_high": float(1 - min(last / first * np.exp(-reach), least[-1] / first)),
+    }
 
 
 def _student(n_units: FloatArray, level: float) -> FloatArray:

@@ -17,7 +17,7 @@ OpenVINO does not run; it is not faster there) or ``never``.
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -146,45 +146,33 @@ def attend_padded(
     return segments.packed(mixed.transpose(1, 2))
 
 
+def _attend_unpadded(
+    run: Callable[..., Any],
+    options: Callable[[Kind], dict[str, Any]],
+    query: "Tensor",
+    key: "Tensor",
+    value: "Tensor",
+    segments: Segments,
+    kind: Kind,
+) -> "Tensor":
+    """Attend by a kernel for sequences of different lengths, called with ``options``."""
+    bounds, longest = segments.bounds, segments.longest
+    output = run(query, key, value, bounds, bounds, longest, longest, **options(kind))
+    return output[0] if isinstance(output, tuple) else output
+
+
 def _window(kind: Kind) -> tuple[int, int]:
     reach = -1 if kind.reach is None else kind.reach
     return (reach, 0) if kind.causal else (reach, reach)
 
 
-def _attend_flash(
-    run: Callable[..., Any],
-    query: "Tensor",
-    key: "Tensor",
-    value: "Tensor",
-    segments: Segments,
-    kind: Kind,
-) -> "Tensor":
-    """Attend by flash-attn's ``flash_attn_varlen_func``."""
-    bounds, longest = segments.bounds, segments.longest
-    output = run(
-        query, key, value, bounds, bounds, longest, longest,
-        softmax_scale=kind.scale, causal=kind.causal,
-        window_size=(-1, -1) if kind.reach is None else _window(kind),
-    )  # fmt: skip
-    return output[0] if isinstance(output, tuple) else output
+def _flash_options(kind: Kind) -> dict[str, Any]:
+    window = (-1, -1) if kind.reach is None else _window(kind)
+    return {"softmax_scale": kind.scale, "causal": kind.causal, "window_size": window}
 
 
-def _attend_varlen(
-    run: Callable[..., Any],
-    options: Mapping[str, Any],
-    query: "Tensor",
-    key: "Tensor",
-    value: "Tensor",
-    segments: Segments,
-    kind: Kind,
-) -> "Tensor":
-    """Attend by torch's ``varlen_attn``."""
-    bounds, longest = segments.bounds, segments.longest
-    output: Tensor = run(
-        query, key, value, bounds, bounds, longest, longest,
-        scale=kind.scale, window_size=_window(kind), **options,
-    )  # fmt: skip
-    return output
+def _torch_options(kind: Kind) -> dict[str, Any]:
+    return {"scale": kind.scale, "window_size": _window(kind)}
 
 
 def _kernels(device: str) -> Iterator[tuple[str, Kernel]]:
@@ -192,11 +180,13 @@ def _kernels(device: str) -> Iterator[tuple[str, Kernel]]:
     if device == "cuda":
         for module in ("flash_attn_interface", "flash_attn"):  # versions 3 and 2
             with contextlib.suppress(Exception):  # built for another version of torch
-                yield module, partial(_attend_flash, _imported(module, "flash_attn_varlen_func"))
+                run = _imported(module, "flash_attn_varlen_func")
+                yield module, partial(_attend_unpadded, run, _flash_options)
         with contextlib.suppress(Exception):
             run = _imported("torch.nn.attention.varlen", "varlen_attn")
-            for options in ({"enable_gqa": True}, {}):  # before torch 2.12 without the argument
-                yield "varlen_attn of torch", partial(_attend_varlen, run, options)
+            for further in ({"enable_gqa": True}, {}):  # before torch 2.12 without the argument
+                attend = partial(_attend_unpadded, partial(run, **further), _torch_options)
+                yield "varlen_attn of torch", attend
     yield "SDPA of torch", attend_padded
 
 

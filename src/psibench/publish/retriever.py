@@ -19,11 +19,7 @@ from psibench.formats.checks import IdenticalIds, identical_ids_removed
 from psibench.formats.runs import rank_file, read_results
 from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import edges_of, fitting_schemes
-from psibench.metrics.chunks import (
-    SPAN_KINDS,
-    SPAN_METRICS,
-    score_queries,
-)
+from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS, score_queries
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics
 from psibench.publish.control import BUILTIN, builtin_search, searched_text
 from psibench.report.glance_html import glance_html
@@ -158,15 +154,7 @@ def evaluate(
         The logger `psibench` has the same warnings as that command, e.g. about queries without
         results, which score 0.
     """
-    if metrics is None:
-        metrics = [*(SPAN_METRICS if chunks else ()), *HEADLINE_METRICS]
-    parsed = parse_metrics(metrics, also=SPAN_KINDS)
-    deepest = max((one for one in parsed if not one.unit), key=lambda one: one.k, default=None)
-    if deepest is not None and k < deepest.k:
-        raise InputError(
-            f"k={k}: {deepest.name} counts {deepest.k} results; use k={deepest.k} or more, or "
-            "metrics with a smaller k"
-        )
+    metrics = _chosen_metrics(metrics, k, chunks)
     edges = edges_of(length_buckets)
     root = Path(benchmark)
     datasets = find_datasets(root, languages=languages, domains=domains)
@@ -179,41 +167,43 @@ def evaluate(
     retrievers = {model: search} | ({CONTROL: blind} if blind else {})
     if control and model == CONTROL:
         raise InputError(f"model {model!r} is reserved for the control; use another name")
-    made: dict[str, list[pl.DataFrame]] = {}
+    calls = _Calls(retrievers, root.resolve().name, k, chunks, metrics, identical_ids, edges)
+    made: list[tuple[pl.DataFrame, ...]] = []
     for language in dict.fromkeys(one.language for one in datasets):
         group = [one for one in datasets if one.language == language]
-        asked = [
-            _ask(retrievers, one, root.resolve().name, k, chunks, metrics, identical_ids, edges)
-            for one in group
-        ]
-        scores = pl.concat(frame for frame, _ in asked)
+        of_datasets = zip(*(calls.scored(one) for one in group), strict=True)
+        scores, runs = (pl.concat(frames) for frames in of_datasets)
         spans = pl.concat(one.read("queries").select("pos_char_span") for one in group)
+        authors = ", ".join(sorted({queries_by(one.path("queries")) for one in group}))
         tables = result_tables(
             [
                 Evaluated(name, KIND, scores.filter(model=name).drop("model"), reading_known=False)
                 for name in retrievers
             ],
-            labels=RowLabels(
-                root.resolve().name,
-                language,
-                language,
-                ", ".join(sorted({queries_by(one.path("queries")) for one in group})),
-            ),
+            labels=RowLabels(calls.benchmark, language, language, authors),
             metrics=metrics,
             schemes=buckets or fitting_schemes(spans.to_series()),
             length_buckets=length_buckets is not False,
             domains=by_domain,
             control=CONTROL if control else None,
         )
-        for name, frame in (
-            ("psi", tables.psi),
-            ("buckets", tables.buckets),
-            ("comparisons", tables.comparisons),
-            ("scores", scores),
-            ("run", pl.concat(frame for _, frame in asked)),
-        ):
-            made.setdefault(name, []).append(frame)
-    return Evaluation(**{name: pl.concat(frames) for name, frames in made.items()}, notes=notes)
+        made.append((tables.psi, tables.buckets, tables.comparisons, scores, runs))
+    psi, by_bucket, comparisons, scores, runs = map(pl.concat, zip(*made, strict=True))
+    return Evaluation(psi, by_bucket, comparisons, scores, runs, notes)
+
+
+def _chosen_metrics(metrics: Sequence[str] | None, k: int, chunks: bool) -> Sequence[str]:
+    """Return the metrics, by default those of chunks or documents; refuse k below a cut-off."""
+    if metrics is None:
+        metrics = [*(SPAN_METRICS if chunks else ()), *HEADLINE_METRICS]
+    parsed = parse_metrics(metrics, also=SPAN_KINDS)
+    deepest = max((one for one in parsed if not one.unit), key=lambda one: one.k, default=None)
+    if deepest is not None and k < deepest.k:
+        raise InputError(
+            f"k={k}: {deepest.name} counts {deepest.k} results; use k={deepest.k} or more, or "
+            "metrics with a smaller k"
+        )
+    return metrics
 
 
 def _searched(datasets: Sequence[Dataset]) -> Iterator[str]:
@@ -223,56 +213,59 @@ def _searched(datasets: Sequence[Dataset]) -> Iterator[str]:
         yield searched_text(sum(sizes), language, n_domains=len(sizes))
 
 
-def _ask(
-    retrievers: Mapping[str, Search],
-    dataset: Dataset,
-    benchmark: str,
-    k: int,
-    chunks: bool,
-    metrics: Sequence[str],
-    identical_ids: IdenticalIds | None,
-    length_edges: Sequence[int],
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Run each retriever on a dataset; returns per-query scores and rankings, `model` first."""
-    queries, qrels = dataset.read("queries"), dataset.read("qrels")
-    corpus = Corpus(benchmark, dataset.language, dataset.domain, dataset)
-    texts = dict(queries.select("_id", "text").iter_rows())
-    documents = dataset.read("corpus", ["_id", "char_length"])
-    documents = documents.select(doc_id="_id", length="char_length")
-    relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
-    setting = identical_ids or dataset.identical_ids
-    is_removed = identical_ids_removed(setting, qrels)
-    is_removed &= queries["_id"].is_in(documents["doc_id"].implode()).any()
-    scores, runs = [], []
-    for name, search in retrievers.items():
-        source = f"{name}, {dataset.language}/{dataset.domain}"
-        results = search(texts, corpus, k=k + is_removed)
-        ranked = rank_file(
-            read_results(results, source=source, chunks=chunks),
-            queries,
-            relevant,
-            source=source,
-            lengths=documents,
-            documents=documents.get_column("doc_id"),
-            top_k=k,
-            remove_identical_ids=is_removed,
-            remedy="return only the query ids given",
-            of_distances="return distances with the sign changed",
-        )
-        for warning in ranked.warnings:
-            logger.warning("%s: %s", source, warning)
-        if is_removed:
-            logger.info("%s: %s", source, removed_text(ranked.n_removed))
-        scored = score_queries(
-            ranked.run,
-            ranked.chunks,
-            queries,
-            qrels,
-            metrics=metrics,
-            domain=dataset.domain,
-            length_edges=length_edges,
-        )
-        scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
-        where = {"model": name, "language": dataset.language, "domain": dataset.domain}
-        runs.append(ranked.run.select(*(pl.lit(v).alias(c) for c, v in where.items()), pl.all()))
-    return pl.concat(scores), pl.concat(runs)
+@dataclass(frozen=True)
+class _Calls:
+    """Calls of the retrievers, by name; fields as the arguments of `evaluate`."""
+
+    retrievers: Mapping[str, Search]
+    benchmark: str
+    k: int
+    chunks: bool
+    metrics: Sequence[str]
+    identical_ids: IdenticalIds | None
+    length_edges: Sequence[int]
+
+    def scored(self, dataset: Dataset) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Run each retriever on a dataset; returns per-query scores and rankings, `model` first."""
+        queries, qrels = dataset.read("queries"), dataset.read("qrels")
+        corpus = Corpus(self.benchmark, dataset.language, dataset.domain, dataset)
+        texts = dict(queries.select("_id", "text").iter_rows())
+        documents = dataset.read("corpus", ["_id", "char_length"])
+        documents = documents.select(doc_id="_id", length="char_length")
+        relevant = qrels.filter(pl.col("score") > 0).select(query_id="query-id", doc_id="corpus-id")
+        is_removed = identical_ids_removed(self.identical_ids or dataset.identical_ids, qrels)
+        is_removed &= queries["_id"].is_in(documents["doc_id"].implode()).any()
+        scores, runs = [], []
+        for name, search in self.retrievers.items():
+            source = f"{name}, {dataset.name}"
+            results = search(texts, corpus, k=self.k + is_removed)
+            ranked = rank_file(
+                read_results(results, source=source, chunks=self.chunks),
+                queries,
+                relevant,
+                source=source,
+                lengths=documents,
+                documents=documents.get_column("doc_id"),
+                top_k=self.k,
+                remove_identical_ids=is_removed,
+                remedy="return only the query ids given",
+                of_distances="return distances with the sign changed",
+            )
+            for warning in ranked.warnings:
+                logger.warning("%s: %s", source, warning)
+            if is_removed:
+                logger.info("%s: %s", source, removed_text(ranked.n_removed))
+            scored = score_queries(
+                ranked.run,
+                ranked.chunks,
+                queries,
+                qrels,
+                metrics=self.metrics,
+                domain=dataset.domain,
+                length_edges=self.length_edges,
+            )
+            scores.append(scored.select(pl.lit(name).alias("model"), pl.all()))
+            where = {"model": name, "language": dataset.language, "domain": dataset.domain}
+            labels = (pl.lit(value).alias(column) for column, value in where.items())
+            runs.append(ranked.run.select(*labels, pl.all()))
+        return pl.concat(scores), pl.concat(runs)

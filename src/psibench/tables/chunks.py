@@ -12,13 +12,6 @@ CHUNK_ID = pl.format("{} [{}, {})", *CHUNK_COLUMNS)
 """The id of a chunk, from its columns."""
 TOKENS_HANDED_ON = 1000
 """Tokens of ranked chunks that a system hands to a language model, by default."""
-_IN_ID = r"(?s)^(?<doc_id>.*) \[(?<start>\d+), (?<end>\d+)\)$"
-
-
-def from_chunk_ids(ids: pl.Series) -> pl.DataFrame:
-    """Return the columns of chunks from their ids."""
-    parts = pl.DataFrame({"id": ids}).select(pl.col("id").str.extract_groups(_IN_ID)).unnest("id")
-    return parts.cast({"start": pl.Int64, "end": pl.Int64})
 
 
 def refuse_invalid_chunks(chunks: pl.DataFrame, *, source: str) -> None:

@@ -106,21 +106,7 @@ def training_pool(
     )
     has_queries = not queries.is_empty()
     if has_queries:
-        positives = qrels.filter(pl.col("score") > 0).group_by("query-id").len("n_positives")
-        asked = (
-            queries.select(
-                "target_position", "pos_char_span", query_id="_id", doc_id="pos_corpus_id"
-            )
-            .join(documents, on="doc_id", how="left", maintain_order="left")
-            .join(
-                positives,
-                left_on="query_id",
-                right_on="query-id",
-                how="left",
-                maintain_order="left",
-            )
-            .with_columns(position=_position())
-        )
+        asked = _with_documents(queries, documents, qrels)
     else:
         asked = documents.with_columns(
             query_id="doc_id", n_positives=0, position=pl.lit(None, pl.String)
@@ -128,30 +114,37 @@ def training_pool(
     labels = dict(enumerate(bin_labels(edges)))
     numbers = pl.Series(bin_numbers(asked["n_chars"].to_numpy(), edges))
     bins = numbers.replace_strict(labels, default=None, return_dtype=pl.String)
+    asked = asked.with_columns(length_bin=bins)
     reasons = {
         HELD_OUT: pl.col("is_held_out"),
         SEVERAL_POSITIVES: pl.col("n_positives").fill_null(0) > 1,
         NO_POSITION: pl.col("position").is_null() & has_queries,
         OUTSIDE_BINS: pl.col("length_bin").is_null(),
     }
-    found = asked.with_columns(length_bin=bins).select(
-        "query_id",
-        "doc_id",
-        "length_bin",
-        "position",
-        reason=pl.coalesce(
-            *(pl.when(holds).then(pl.lit(reason)) for reason, holds in reasons.items()),
-            pl.lit(""),
-        ),
-    )
+    first = pl.coalesce(*(pl.when(holds).then(pl.lit(name)) for name, holds in reasons.items()))
+    found = asked.select("query_id", "doc_id", "length_bin", "position", reason=first.fill_null(""))
     if same_article is None or not has_queries:
         return found
-    usable = found.filter(reason="").select("doc_id").unique()
-    texts = corpus.join(usable, left_on="_id", right_on="doc_id", how="semi").select("_id", "text")
+    usable = found.filter(reason="").select(_id="doc_id").unique()
+    texts = corpus.join(usable, on="_id", how="semi").select("_id", "text")
     known = [key for key, text in texts.iter_rows() if tested.overlap(text) >= same_article]
     is_known = pl.col("doc_id").is_in(known) & (pl.col("reason") == "")
     return found.with_columns(
         reason=pl.when(is_known).then(pl.lit(SAME_ARTICLE)).otherwise("reason")
+    )
+
+
+def _with_documents(
+    queries: pl.DataFrame, documents: pl.DataFrame, qrels: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the queries with their documents' columns, ``n_positives`` and ``position``."""
+    positives = qrels.filter(pl.col("score") > 0).group_by(query_id="query-id").len("n_positives")
+    columns = ("target_position", "pos_char_span")
+    return (
+        queries.select(*columns, query_id="_id", doc_id="pos_corpus_id")
+        .join(documents, on="doc_id", how="left", maintain_order="left")
+        .join(positives, on="query_id", how="left", maintain_order="left")
+        .with_columns(position=_position())
     )
 
 
