@@ -57,12 +57,14 @@ def rank_documents(
         raise InputError(f"top_k is {top_k}; allowed: 1 or more, or None for all documents")
     frame = _typed(scores, source)
     _refuse_missing_values(frame, source)
-    frame = _sorted(frame)
-    query = frame["query"].to_numpy()
-    first = np.flatnonzero(np.diff(query, prepend=np.uint32(2**32 - 1))).astype(np.int32)
+    if frame.n_chunks() * ROWS_AT_ONCE > frame.height:  # else large: copying them costs more
+        frame = frame.rechunk()
+    first, is_ranked = _first_rows(frame)
+    if not is_ranked:
+        frame, first = _sorted(frame, first)
     _refuse_duplicates(frame, first, source)
     rank = np.arange(1, frame.height + 1, dtype=np.int32)
-    rank -= first[query]
+    rank -= np.repeat(first, np.diff(first, append=frame.height))
     run = frame.select("query_id", "doc_id", pl.Series("rank", rank), "score")
     return run if top_k is None else run.filter(pl.col("rank") <= top_k)
 
@@ -125,43 +127,46 @@ def _refuse_missing_values(frame: pl.DataFrame, source: str) -> None:
     )
 
 
-def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sort by the ranking rule; also number the queries in their order, in the column ``query``.
+def _first_rows(frame: pl.DataFrame) -> tuple[np.ndarray, bool]:
+    """Return the first row of each sequence of equal queries, and whether all rows are ranked.
 
-    Ids are slow to compare: each query is compared once, and documents only where scores tie.
+    Ids are slow to compare: queries are only ordered where they change, documents where scores tie.
     """
-    # One chunk per column: otherwise polars copies the ids for several of the next steps.
-    frame = frame.rechunk().with_columns(query=pl.col("query_id").rle_id())
-    number = frame["query"]
-    ids = frame["query_id"].filter((number != number.shift()).fill_null(value=True))
-    if (ids > ids.shift()).all():
-        starts = range(0, frame.height, ROWS_AT_ONCE)
-        if all(_is_ranked(frame.slice(max(0, first - 1), ROWS_AT_ONCE + 1)) for first in starts):
-            return frame
-    else:
-        numbered = ids.unique().sort().to_frame().with_row_index("query")
-        code = ids.to_frame().join(numbered, on="query_id", how="left", maintain_order="left")
-        frame = frame.with_columns(query=code["query"].gather(number))
-    return frame.sort("query", "score", "doc_id", descending=[False, True, True])
+    first, is_ranked = [np.arange(min(frame.height, 1), dtype=np.int32)], True
+    for start in range(0, frame.height - 1, ROWS_AT_ONCE):
+        rows = frame.slice(start, ROWS_AT_ONCE + 1)
+        (query, doc, score), (next_query, next_doc, next_score) = rows.head(-1), rows.slice(1)
+        is_new = next_query != query
+        first.append(is_new.arg_true().to_numpy().astype(np.int32) + np.int32(start + 1))
+        if is_ranked:
+            tied = ~is_new & (next_score == score)
+            is_ranked = (
+                (is_new | (next_score <= score)).all()
+                and (next_query.filter(is_new) > query.filter(is_new)).all()
+                and (next_doc.filter(tied) <= doc.filter(tied)).all()
+            )
+    return np.concatenate(first), is_ranked
 
 
-def _is_ranked(frame: pl.DataFrame) -> bool:
-    """Return whether the rows of each query are sorted by the ranking rule."""
-    query, score = frame["query"].to_numpy(), frame["score"].to_numpy()
-    follows = query[1:] == query[:-1]
-    if (follows & (score[1:] > score[:-1])).any():
-        return False
-    tied = np.flatnonzero(follows & (score[1:] == score[:-1]))
-    docs = frame["doc_id"]
-    return not len(tied) or bool((docs.gather(tied + 1) <= docs.gather(tied)).all())
+def _sorted(frame: pl.DataFrame, first: np.ndarray) -> tuple[pl.DataFrame, np.ndarray]:
+    """Sort by the ranking rule; take and return the first row of each sequence of equal queries."""
+    ids = frame["query_id"].gather(first).to_frame()
+    numbered = ids.unique().sort("query_id").with_row_index("query")
+    code = ids.join(numbered, on="query_id", how="left", maintain_order="left")["query"].to_numpy()
+    query = np.repeat(code, np.diff(first, append=frame.height))
+    ordered = frame.with_columns(query=query).sort(
+        "query", "score", "doc_id", descending=[False, True, True]
+    )
+    lengths = np.bincount(query)
+    return ordered, (np.cumsum(lengths) - lengths).astype(np.int32)
 
 
 def _refuse_duplicates(frame: pl.DataFrame, first: np.ndarray, source: str) -> None:
     """Raise InputError if a pair occurs twice; ``first`` has the first row of each query."""
-    keys = _keys(frame, "query_id", "doc_id").to_numpy()
     starts = np.searchsorted(first, np.arange(0, frame.height, ROWS_AT_ONCE), side="right") - 1
     edges = [*np.unique(first[starts]), frame.height]  # of blocks with whole queries
-    if not any(len(_repeated(keys[start:end])) for start, end in pairwise(edges)):
+    n_pairs = pair_key("query_id", "doc_id").n_unique()
+    if all(frame[i:j].select(n_pairs).item() == j - i for i, j in pairwise(edges)):
         return
     twice = repeated_pairs(frame, query="query_id", doc="doc_id")
     if not twice.is_empty():
@@ -225,20 +230,12 @@ def may_be_among(keys: pl.Series) -> Callable[[pl.Series], pl.Series]:
 
 def repeated_pairs(frame: pl.DataFrame, *, query: str, doc: str) -> pl.DataFrame:
     """Return the pairs that occur more than once: columns `query`, `doc`, n; ordered by ids."""
-    keys = _keys(frame, query, doc)
-    repeated = pl.Series(_repeated(keys.to_numpy()), dtype=pl.UInt64)
+    keys = frame.select(pair_key(query, doc)).to_series()
+    ordered = keys.sort()
+    repeated = ordered.filter(ordered == ordered.shift())
     suspects = frame.filter(keys.is_in(repeated.implode())) if len(repeated) else frame.clear()
     counts = suspects.group_by(query, doc).agg(n=pl.len())
     return counts.filter(pl.col("n") > 1).sort(query, doc)
-
-
-def _keys(frame: pl.DataFrame, query: str, doc: str) -> pl.Series:
-    return frame.select(pair_key(query, doc)).to_series()
-
-
-def _repeated(keys: np.ndarray) -> np.ndarray:
-    ordered = np.sort(keys)
-    return ordered[1:][ordered[1:] == ordered[:-1]]
 
 
 def positives_of(asked: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
