@@ -25,6 +25,7 @@ from psibench.metrics.chunks import (
     score_queries,
 )
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.sections import with_sections
 from psibench.publish.control import BUILTIN, builtin_search, searched_text
 from psibench.report.glance_html import glance_html
 from psibench.report.psi_text import glance_text
@@ -186,12 +187,14 @@ def evaluate(
             _ask(retrievers, one, root.resolve().name, k, chunks, metrics, identical_ids, edges)
             for one in group
         ]
-        scores = pl.concat(frame for frame, _ in asked)
-        spans = pl.concat(one.read("queries").select("pos_char_span") for one in group)
+        queries = pl.concat((one.read("queries") for one in group), how="diagonal_relaxed")
+        of_all = pl.concat(frame for frame, _ in asked)
+        parts = [with_sections(of_all.filter(model=name), queries) for name in retrievers]
+        scores = pl.concat(parts)
         tables = result_tables(
             [
-                Evaluated(name, KIND, scores.filter(model=name).drop("model"), reading_known=False)
-                for name in retrievers
+                Evaluated(name, KIND, part.drop("model"), reading_known=False)
+                for name, part in zip(retrievers, parts, strict=True)
             ],
             labels=RowLabels(
                 root.resolve().name,
@@ -200,7 +203,7 @@ def evaluate(
                 ", ".join(sorted({queries_by(one.path("queries")) for one in group})),
             ),
             metrics=metrics,
-            schemes=buckets or fitting_schemes(spans.to_series()),
+            schemes=buckets or fitting_schemes(queries["pos_char_span"]),
             length_buckets=length_buckets is not False,
             domains=by_domain,
             control=CONTROL if control else None,
