@@ -8,6 +8,7 @@ import pytest
 
 from psibench.cli import main
 from psibench.commands.chunks import known_items
+from psibench.metrics.chunks import GAP
 
 MODEL = "minilm-static"
 TOPICS = ("copper mines", "river ferries", "night trains", "wild geese")
@@ -88,6 +89,33 @@ def test_recall_of_a_run_is_that_of_a_plain_count(files):
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     mean = pl.read_csv(files / "out" / "grid.csv")["span-recall@5"][0]
     assert mean == pytest.approx(sum(found.values()) / len(found))
+
+
+def test_windows_cut_evidence_in_its_last_characters(files):
+    """Windows of 50 characters strip nothing, so that no gap of theirs is white space."""
+    options = ["--unit", "characters", "--setting", "characters,50,0", "--out", files / "out"]
+    assert chunks(files, *options) == 0
+    n_cut = sum(start // 50 != (end - 1) // 50 for *_, start, end in QUERIES)
+    last = [end % 50 for *_, start, end in QUERIES if start // 50 != (end - 1) // 50]
+    assert min(last) <= GAP  # the case in question
+    found = pl.read_csv(files / "out" / "grid.csv")["cut"][0]
+    assert found == pytest.approx(n_cut / len(QUERIES))
+
+
+def test_white_space_around_evidence_is_no_evidence(files):
+    text = TEXTS["d1"]
+    start = text.index("\n\n") + 2  # the second paragraph, which is a chunk
+    spans = [[start, text.index("\n\n", start)], [start - 2, text.index("\n\n", start) + 2]]
+    rows = [
+        {"_id": f"q{k}", "text": "river ferries", "pos_corpus_id": "d1", "pos_char_span": span}
+        for k, span in enumerate(spans)
+    ]
+    (files / "queries.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    options = ["--setting", "recursive,30,0", "--out", files / "out"]
+    assert chunks(files, *options) == 0
+    assert pl.read_csv(files / "out" / "grid.csv")["cut"].to_list() == [0.0]
+    found = pl.read_ndjson(files / "out" / "queries.jsonl")["pos_char_span"].to_list()
+    assert found == [spans[0]] * 2
 
 
 def test_its_run_is_scored_with_span_metrics_first(files, capsys):

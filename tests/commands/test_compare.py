@@ -81,6 +81,16 @@ def test_evidence_in_the_first_input_is_compared_separately(compare):
     assert sum(name.startswith("profile, evidence in the input of a: hits") for name in found) == 1
 
 
+def test_models_with_chunks_of_a_run_are_compared_without_their_cuts(compare, tmp_path, capsys):
+    cut = {"span-recall@5": pl.lit(0.5), "span-cut": pl.lit(0.2)}
+    one, other = (table(base_scores(seed=seed), **cut) for seed in (0, 1))
+    assert "span-recall@5" in (printed := compare(one, other))
+    assert "span-cut" not in printed
+    files = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    assert main(["compare", *files, "--metrics", "span-cut"]) == 2
+    assert "not all systems have scores of span-cut" in capsys.readouterr().err
+
+
 def test_clusters_of_any_system_are_the_units(compare):
     n_queries = 3 * N_DOCUMENTS
     known = {"cluster": pl.Series([f"article {i // 3 % 12}" for i in range(n_queries)])}

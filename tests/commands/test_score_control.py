@@ -106,6 +106,18 @@ def test_the_control_needs_texts_and_one_text_per_id(files, capsys):
     assert "--control builtin searches with the texts of the queries" in capsys.readouterr().err
 
 
+def test_spans_in_another_text_are_reported(files, capsys):
+    assert score(files, "--corpus", files / "corpus.jsonl") == 0
+    assert "pos_char_length of" not in capsys.readouterr().err
+    queries = pl.read_ndjson(files / "queries.jsonl")
+    longer = pl.when(pl.col("_id").is_in(["early3", "late3"])).then(2).otherwise(0)
+    longer = queries.with_columns(pl.col("pos_char_length") + longer)  # two letters in UTF-16
+    longer.write_ndjson(files / "queries.jsonl")
+    assert score(files, "--corpus", files / "corpus.jsonl") == 0
+    assert "document 'd3' has" in (told := capsys.readouterr().err)
+    assert "(2 of 120 queries): their spans count in another text" in told
+
+
 def test_queries_search_their_domain_if_the_runs_do(files, capsys):
     for name in ("queries", "corpus"):
         frame = pl.read_ndjson(files / f"{name}.jsonl")

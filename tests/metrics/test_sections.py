@@ -98,13 +98,14 @@ def test_places_are_those_in_the_chunk_that_holds_the_span_best():
         "two": [74, 76],  # 15 of 50 in the third chunk, 21 of 28 in the second: the larger
         "centre": [108, 112],
         "stripped": [50, 100],  # ends 4 characters after the second chunk: 21 of 28
+        "behind": [161, 163],  # ends 3 characters after the third chunk, but begins there, too
     }
     frame = pl.DataFrame(
         {
             "_id": [*spans, "several"],
             "pos_corpus_id": "d",
             "pos_char_span": [*spans.values(), None],
-            "pos_char_spans": [None] * 5 + [[[0, 10], [30, 70]]],
+            "pos_char_spans": [None] * 6 + [[[0, 10], [30, 70]]],
         },
         schema_overrides={"pos_char_spans": pl.List(pl.List(pl.Int64))},
     )
@@ -115,5 +116,10 @@ def test_places_are_those_in_the_chunk_that_holds_the_span_best():
         ("two", "centre", 0, 1),
         ("centre", "centre", 0, 1),
         ("stripped", "centre", 0, 1),
+        ("behind", "cut", 1, 1),
         ("several", None, 1, 2),
     ]
+    # With the white space behind the chunks (none behind the second), other gaps are cuts.
+    reaching = chunks.with_columns(reach=pl.Series([70, 96, 160]))
+    by_text = places_in_chunks(reaching, frame)
+    assert by_text["place"].to_list() == [*("edge", "edge", "centre", "centre", "cut", "cut", None)]

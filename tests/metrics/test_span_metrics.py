@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from psibench.errors import InputError
-from psibench.metrics.chunks import GAP, score_queries, span_metrics
+from psibench.metrics.chunks import GAP, score_queries, span_metrics, with_reach
 from psibench.tables.chunks import rank_run
 
 QRELS = {"query-id": ["q", "p"], "corpus-id": ["d", "e"], "score": [1, 1]}
@@ -73,6 +73,22 @@ def test_evidence_in_the_first_chunks(span, several, expected):
         # q's document is found by its best chunk; nothing is found for p.
         assert found.filter(query_id="q").select(names).row(0) == (*map(float, values), 1.0)
         assert found.filter(query_id="p").select(names).row(0) == (0.0, 0.0, 0.0, 0.0)
+
+
+def test_white_space_behind_a_chunk_is_known_from_the_text():
+    # The first chunk has 10 characters of white space behind it, the second none.
+    ranked = chunk_run([("d", 0, 20), ("d", 30, 47)])
+    cut = pl.DataFrame({"doc_id": ["d", "d"], "start": [0, 30], "end": [20, 47], "reach": [30, 47]})
+    _, chunks = rank_run(ranked)
+    metrics = [f"{kind}@2" for kind in ("span-recall", "span-whole", "span-in-chunk")]
+    for span, expected in {
+        (10, 30): (1, 1, 1),
+        (10, 40): (1, 1, 0),
+        (40, 50): (0.7, 0, 0),  # three letters of a word are in the next window
+    }.items():
+        judged = queries([*span]), pl.DataFrame(QRELS)
+        found = span_metrics(with_reach(chunks, cut), *judged, metrics=metrics)
+        assert found.filter(query_id="q").row(0)[1:] == pytest.approx(expected)
 
 
 def test_a_document_without_places_is_one_chunk():

@@ -18,6 +18,7 @@ import psibench
 from psibench.cli import main
 from psibench.errors import InputError
 from psibench.formats.runs import RunFile, doubts, read_results
+from psibench.metrics import sections
 from psibench.publish.control import search_blind
 from psibench.tables import Provenance, read_table, write_table
 from psibench.tables.domains import by_place
@@ -49,8 +50,13 @@ def first_third(queries, corpus, *, k):
     return shared_words(queries, Cut, k=k)
 
 
-def test_the_tables_equal_those_of_psibench_score(tmp_path, results):
+@pytest.mark.parametrize("n_documents", [None, 10])
+def test_the_tables_equal_those_of_psibench_score(tmp_path, results, n_documents, monkeypatch):
+    if n_documents:  # so few that sections of them are the units
+        monkeypatch.setattr(sections, "QUERIES_PER_SECTION", 1)
+        results = make_benchmark(tmp_path / "few", n_documents=n_documents)
     found = psibench.evaluate(shared_words, results, model="words", languages=["eng-Latn"])
+    assert ("sections" in found.psi["flags"][0]) is bool(n_documents)
     run = found.run.select("query_id", "doc_id", "score")
     run.write_parquet(tmp_path / "words.parquet")
     data = results / "data" / "eng-Latn"

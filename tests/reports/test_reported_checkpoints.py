@@ -7,12 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from closeness import assert_vectors_close
-from tiny_checkpoints import entry_of, save_bert, save_modules, save_tokenizer
+from encoder_references import vectors_of
+from stored_networks import network
+from tiny_checkpoints import VOCABULARY, entry_of, save_bert, save_modules, save_tokenizer
 
 from psibench.errors import InputError
 from psibench.models.checkpoints import resolve_checkpoint
 from psibench.models.counting import load_tokenizer
 from psibench.models.load import load_encoder
+from psibench.models.networks import check_positions
 from psibench.models.tokenizing import tokenize_texts
 from psibench.rerankers.checkpoints import encode
 
@@ -73,3 +76,24 @@ def test_padding_does_not_change_a_vector(tmp_path, pooling, padding_side):
     library = SentenceTransformer(str(tmp_path), device="cpu")
     alone = [library.encode([text], normalize_embeddings=True)[0] for text in TEXTS]
     assert_vectors_close(np.vstack(found), np.vstack(alone))
+
+
+def test_inputs_whose_vectors_would_depend_on_the_batch_are_refused(tmp_path):
+    """With LongRoPE, a text of 22 tokens had another vector (cosine 0.87) beside one of 92."""
+    rope = {"rope_type": "longrope", "rope_theta": 10_000.0, "factor": 4.0}
+    rope |= {"short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    rope |= {"original_max_position_embeddings": 32}
+    sizes = {"vocab_size": len(VOCABULARY), "max_position_embeddings": 128}
+    model = network("LlamaModel", **sizes, num_key_value_heads=4, rope_parameters=rope)
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    save_modules(tmp_path, pooling="mean")
+    encoder = load_encoder(entry_of(tmp_path, max_tokens=32), device="cpu", dtype="float32")
+    texts = ["w1 w2 w3 w4", " ".join(f"w{n}" for n in range(60))]
+    alone = np.concatenate(vectors_of(encoder, texts, together=False))
+    assert_vectors_close(np.concatenate(vectors_of(encoder, texts)), alone)
+    with pytest.raises(InputError, match="max_tokens is 33, but above 32 tokens its positions"):
+        load_encoder(entry_of(tmp_path, max_tokens=33), device="cpu", dtype="float32")
+    model.config.rope_parameters = {"full_attention": rope}  # by the kind of layer, as in Gemma
+    with pytest.raises(InputError, match="above 32 tokens"):
+        check_positions(model, "checkpoint", 33)

@@ -122,6 +122,19 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
     assert "links to folders 1, without suffix 1. To include them" in told
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".parquet"])
+def test_queries_beside_a_corpus_are_no_documents(tmp_path, suffix):
+    data = tmp_path / "scifact"
+    data.mkdir()
+    for name in ("corpus", "queries"):
+        (data / f"{name}{suffix}").touch()
+    with pytest.raises(InputError, match=f"give .*corpus{suffix} instead of the folder"):
+        find_files([tmp_path])
+    assert find_files([data / f"corpus{suffix}"])
+    (data / f"corpus{suffix}").rename(data / f"pages{suffix}")
+    assert len(find_files([tmp_path])) == 2  # files of a folder may have any name
+
+
 def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "p.txt")
     with pytest.raises(InputError, match=r"p.txt: a pipe, socket or device"):

@@ -14,7 +14,11 @@ from pydantic import ValidationError
 from psibench.commands.base import refuse_below, refuse_file, whole
 from psibench.config.model_base import ChunkContext, Chunks, EncoderModel, Splitter
 from psibench.errors import InputError
-from psibench.formats.placed import read_placed_queries, read_unchanged_documents
+from psibench.formats.placed import (
+    read_placed_queries,
+    read_unchanged_documents,
+    without_outer_space,
+)
 from psibench.metrics.chunking import (
     SettingResult,
     edge_recall,
@@ -111,6 +115,7 @@ def _read_queries(args: argparse.Namespace, documents: pl.DataFrame) -> tuple[pl
         queries = known_items(documents, seed=args.seed, most=args.max_queries)
         return queries, f"{queries.height} simulated known-item queries"
     queries = read_placed_queries(args.queries, documents, corpus=args.corpus)
+    queries = without_outer_space(queries, dict(documents.select("_id", "text").iter_rows()))
     return queries, f"{queries.height} queries of {args.queries}"
 
 
@@ -176,6 +181,7 @@ def _measure(
     from psibench.encode.store import EmbeddingStore, text_key
     from psibench.models.counting import load_tokenizer
     from psibench.search.chunks import search_chunks
+    from psibench.text.splitting import after_space
 
     encoding = Encoding(device=args.device)
     encoder, _ = open_encoder(entry, encoding, needs_torch=True)
@@ -209,12 +215,13 @@ def _measure(
             )
             speed = stats if stats.tokens else total  # all chunks may be in the store
             tokens_of = dict(zip(encoded.keys, encoded.n_tokens.tolist(), strict=True))
+            ends = [after_space(texts[doc], end) for doc, end in cut["doc_id", "end"].iter_rows()]
             yield score_setting(
                 search_chunks(
                     entry.scores_by, asked, vectors, queries["_id"], cut,
                     tokens=max(budgets), documents=DOCUMENTS,
                 ),
-                cut,
+                cut.with_columns(reach=pl.Series(ends, dtype=pl.Int64)),
                 queries,
                 name=name,
                 setting=chunks.model_dump() | {"unit": chunks.measure},

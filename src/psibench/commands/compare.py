@@ -33,7 +33,7 @@ from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
 from psibench.metrics.buckets import assign, bucket_scheme, fitting_schemes
-from psibench.metrics.chunks import SPAN_KINDS
+from psibench.metrics.chunks import CUT_METRIC, SPAN_KINDS
 from psibench.metrics.comparison import step_down_p
 from psibench.metrics.constants import FEWEST_CLUSTERS
 from psibench.metrics.inference import IntArray
@@ -333,7 +333,7 @@ def _metrics(requested: list[str] | None, scores: Sequence[pl.DataFrame]) -> lis
     known = [
         name
         for name in scores[0].columns
-        if name not in QUERY_SCORES.column_names
+        if name not in (*QUERY_SCORES.column_names, CUT_METRIC)  # no score: less is better
         and all(
             name in frame.columns
             and frame[name].dtype.is_numeric()

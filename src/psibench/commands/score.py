@@ -214,8 +214,10 @@ def _evaluate(
         of_chunks = all(SPAN_METRICS[0] in one.scores.columns for one in evaluated.values())
         metrics = args.metrics or HEADLINE_METRICS
         positives = qrels.filter(pl.col("score") > 0)["corpus-id"]
+        lengths = queries.select(query_id="_id", length="pos_char_length")
+        evidence = evidence_documents(queries, qrels).join(lengths, on="query_id")
         file, args.searched = control_run(
-            args, queries, runs, positives, metrics, of_chunks=of_chunks
+            args, queries, runs, positives, evidence, metrics, of_chunks=of_chunks
         )
         args.control = file.model
         if file.model in evaluated:

@@ -1,6 +1,7 @@
 """The built-in control of `psibench score`: its run on the documents of --corpus."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def control_run(
     queries: pl.DataFrame,
     runs: Sequence[pl.DataFrame],
     positives: pl.Series,
+    evidence: pl.DataFrame,
     metrics: Sequence[str],
     *,
     of_chunks: bool,
@@ -52,6 +54,8 @@ def control_run(
         The other runs (query_id, doc_id), and the relevant documents: the corpus must have all
         their documents. If queries and documents have a domain, and the runs find only documents of
         the query's domain, each query searches its domain.
+    evidence
+        query_id, document_id and length (of the document, by the query; null: unknown).
     metrics
         The deepest one decides how many documents are returned.
     of_chunks
@@ -70,6 +74,7 @@ def control_run(
     texts = _query_texts(args.queries).filter(pl.col("_id").is_in(queries["_id"].implode()))
     documents, n_titles = _documents(args.corpus)
     files = _names(args.corpus)
+    _warn_of_lengths(evidence, documents, files)
     wanted = pl.concat([positives, *(one["doc_id"].unique() for one in runs)]).unique().sort()
     lacking = wanted.filter(~wanted.is_in(documents["_id"].implode()))
     if len(lacking):
@@ -95,6 +100,21 @@ def control_run(
     return RunFile(run, CONTROL_MODEL), searched_text(
         documents.height, files, n_domains=max(1, len(domains))
     ) + titles
+
+
+def _warn_of_lengths(evidence: pl.DataFrame, documents: pl.DataFrame, files: str) -> None:
+    """Warn if queries state other lengths of their documents than these have."""
+    lengths = documents.select(document_id="_id", found=pl.col("text").str.len_chars())
+    joined = evidence.join(lengths, on="document_id").sort("query_id")
+    odd = joined.filter(pl.col("found") != pl.col("length"))
+    for query_id, document_id, length, found in odd.head(1).iter_rows():
+        print(
+            f"warning: {files}: document {document_id!r} has {found} characters, but "
+            f"pos_char_length of query {query_id!r} is {length} ({odd.height} of {evidence.height} "
+            "queries): their spans count in another text, e.g. with a title or other line ends, or "
+            "in bytes. Positions are right only if the texts are translations",
+            file=sys.stderr,
+        )
 
 
 def _domains(

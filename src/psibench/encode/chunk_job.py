@@ -5,7 +5,6 @@ all of a document. If two jobs encode equal chunks of different documents at the
 first vector in the store counts.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -43,8 +42,8 @@ from psibench.tables.schemas import CHUNK_ENCODINGS, CORPUS
 from psibench.tables.slices import Slice
 from psibench.tables.stage import stage
 from psibench.text.lengths import in_blocks
+from psibench.text.splitting import after_space
 
-SPACE = re.compile(r"\s*")
 OF_CHUNKS = {"start": pl.Int32, "end": pl.Int32, "tokens": pl.Int32}
 """Columns that are null for queries."""
 
@@ -159,16 +158,11 @@ def _encode_documents(
                 key=pl.Series(encoded.keys, dtype=pl.Binary),
                 n_tokens=pl.Series(encoded.n_tokens, dtype=pl.Int32),
                 visible_char_end=pl.Series(
-                    [_after_space(texts[one], end) for one, end in read], dtype=pl.Int32
+                    [after_space(texts[one], end) for one, end in read], dtype=pl.Int32
                 ),
             )
         progress.expect(0)
     stats.log()
-
-
-def _after_space(text: str, end: int) -> int:
-    found = SPACE.match(text, end)
-    return found.end() if found else end
 
 
 def _titles(sources: Sequence[Source]) -> dict[tuple[str, str], str]:

@@ -1,5 +1,6 @@
 """A corpus and queries with spans in its texts, as commands read them: `probe`, `chunks`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -66,6 +67,30 @@ def read_placed_queries(path: Path, documents: pl.DataFrame, *, corpus: Path) ->
     queries = queries.with_columns(pos_char_length=filled)
     check_queries(queries.drop("text"), source=str(path))
     return queries
+
+
+def without_outer_space(queries: pl.DataFrame, texts: Mapping[str, str]) -> pl.DataFrame:
+    """Return queries whose spans neither begin nor end with white space, unless they are blank.
+
+    ``texts`` are the documents by id. Splitters strip white space, so a chunk would not contain a
+    span that begins with it.
+    """
+
+    def trimmed(doc_id: str, span: list[int]) -> list[int]:
+        text = texts[doc_id][slice(*span)]
+        blank = len(text) - len(text.lstrip())
+        return [span[0] + blank, span[0] + len(text.rstrip())] if text.strip() else span
+
+    single, several = [], []
+    columns = ("pos_corpus_id", "pos_char_span", SEVERAL_SPANS)
+    for doc_id, span, spans in queries.select(columns).iter_rows():
+        single.append(span and trimmed(doc_id, span))
+        several.append(spans and [trimmed(doc_id, one) for one in spans])
+    kinds = queries.schema
+    return queries.with_columns(
+        pl.Series("pos_char_span", single, dtype=kinds["pos_char_span"]),
+        pl.Series(SEVERAL_SPANS, several, dtype=kinds[SEVERAL_SPANS]),
+    )
 
 
 def _refuse(odd: pl.DataFrame, path: Path, corpus: Path, why: str) -> None:

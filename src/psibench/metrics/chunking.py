@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from psibench.metrics.chunks import PLACES, places_in_chunks, score_queries
+from psibench.metrics.chunks import PLACES, places_in_chunks, score_queries, with_reach
 from psibench.metrics.comparison import simultaneous_differences
 from psibench.metrics.constants import FEWEST_DOCUMENTS
 from psibench.metrics.psi import mean_interval
@@ -65,7 +65,7 @@ def score_setting(
     run
         query_id, doc_id, start, end, score, tokens, chunk_id.
     chunks
-        doc_id, start, end of all chunks.
+        doc_id, start, end and reach (see `span_metrics`) of all chunks.
     queries
         Queries with evidence spans and pos_corpus_id; it is each query's only relevant document.
     budgets
@@ -77,7 +77,8 @@ def score_setting(
     documents, ranked = rank_run(run, source=name)
     assert ranked is not None
     metrics = [*(f"span-recall@{n}tokens" for n in budgets), *AT_K]
-    scores = score_queries(documents, ranked, queries, qrels, metrics=metrics, domain=ALL)
+    reaching = with_reach(ranked, chunks)
+    scores = score_queries(documents, reaching, queries, qrels, metrics=metrics, domain=ALL)
     scores = scores.join(
         thirds_of_evidence(queries), on="query_id", how="left", maintain_order="left"
     )

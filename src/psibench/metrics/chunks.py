@@ -13,8 +13,9 @@ of the lengths of its first k chunks, whatever their document:
 
 Recall, precision and IoU are those of Smith and Troynikov, "Evaluating Chunking Strategies for
 Retrieval", 2024, with characters instead of tokens; overlapping chunks count twice in L, as there.
-Chunkers may strip white space, so a gap of up to `GAP` characters between two parts of a span in C,
-or at the end of a span (not its start), counts as included.
+Splitters may strip white space: the white space behind a chunk counts as included. If the texts are
+not known, a gap of up to `GAP` characters counts instead, between two parts of a span in C or at
+the end of a span (not its start).
 
 ``@Ntokens`` instead of ``@k``: the chunks are handed on in their order until they have N tokens,
 so that settings with chunks of any size hand on equally much. The chunk that crosses N counts with
@@ -41,7 +42,7 @@ from psibench.errors import InputError
 from psibench.metrics.query_scores import SEVERAL_SPANS, evidence_documents, query_scores
 from psibench.metrics.ranking import HEADLINE_METRICS, RankingMetric, parse_metrics
 from psibench.tables.build_schemas import TRANSLATED_LENGTH
-from psibench.tables.chunks import TOKENS_HANDED_ON
+from psibench.tables.chunks import CHUNK_COLUMNS, TOKENS_HANDED_ON
 from psibench.tables.ranking import with_ties
 
 SPAN_KINDS = ("span-recall", "span-whole", "span-in-chunk", "span-precision", "span-iou")
@@ -66,7 +67,8 @@ LEADING_SPAN_METRICS = (TOKEN_METRIC, SPAN_METRICS[0])
 PLACES = ("cut", "edge", "between", "centre")
 """Places of a span in the chunk that holds it best; cut: in no single chunk."""
 GAP = 4
-"""Characters, e.g. of an empty line, or of a line end with indentation."""
+"""Characters, e.g. of an empty line, or of a line end with indentation. Windows strip nothing: the
+gap behind them is a part of a word."""
 MOST_TIED, MOST_ORDERED, DRAWS = 10, 5, 1000
 """Up to ``MOST_TIED`` tied chunks with evidence of a query, all sets of chunks are counted; with
 more chunks, ``DRAWS`` sets are drawn, with the query's id as seed. For cut-offs in tokens, all
@@ -121,7 +123,7 @@ def chunk_scores(
     Parameters
     ----------
     chunks, queries, qrels : as in `span_metrics`, with tokens.
-    cut : doc_id, start, end of all chunks of the evidence documents.
+    cut : doc_id, start, end, reach of all chunks of the evidence documents, see `span_metrics`.
 
     Returns
     -------
@@ -137,11 +139,18 @@ def chunk_scores(
     if known.is_empty():
         kinds: dict[str, Any] = dict.fromkeys(CHUNK_METRICS, pl.Float64)
         return pl.DataFrame(schema={"query_id": pl.String, **kinds})
-    scores = span_metrics(chunks, known, qrels, metrics=metrics)
+    scores = span_metrics(with_reach(chunks, cut), known, qrels, metrics=metrics)
     places = places_in_chunks(cut, known).select(
         "query_id", (pl.col("n_cut") / pl.col("n_spans")).alias(CUT_METRIC)
     )
     return scores.join(places, on="query_id", how="left", maintain_order="left")
+
+
+def with_reach(chunks: pl.DataFrame, cut: pl.DataFrame) -> pl.DataFrame:
+    """Add ``reach`` to ranked chunks, from ``cut`` (at least the chunks of evidence documents)."""
+    reach = cut.select(*CHUNK_COLUMNS, "reach").unique(CHUNK_COLUMNS)
+    joined = chunks.join(reach, on=CHUNK_COLUMNS, how="left", maintain_order="left")
+    return joined.with_columns(pl.coalesce("reach", "end"))
 
 
 def span_metrics(
@@ -152,7 +161,8 @@ def span_metrics(
     Parameters
     ----------
     chunks : a ranked run with query_id, rank, score, doc_id, start, end, and tokens for cut-offs in
-        tokens; without start and end, each document is one chunk.
+        tokens; without start and end, each document is one chunk. With ``reach``, the end of each
+        chunk with the white space behind it, no other gap counts as included.
     queries, qrels : columns of these tables; a span counts up to the end of its document.
     metrics : names; metrics of documents are ignored.
 
@@ -172,15 +182,17 @@ def span_metrics(
             "name metrics of documents, e.g. ndcg@10"
         )
     wanted = [one for one in parse_metrics(metrics, also=SPAN_KINDS) if one.kind in SPAN_KINDS]
+    reach, gap = _reach(chunks)
     chunks = with_ties(_with_lengths(chunks, wanted))
     if not any(one.unit for one in wanted):
         chunks = chunks.filter(pl.col("tied_from") <= max(one.k for one in wanted))
-    held = _held(spans.join(evidence_documents(queries, qrels), on="query_id"), chunks)
+    placed = spans.join(evidence_documents(queries, qrels), on="query_id")
+    held = _held(placed, chunks, reach, gap)
     scored = spans.select("query_id").unique(maintain_order=True)
     for k, unit in {(one.k, one.unit): None for one in wanted}:
         ordered = _by_tokens(chunks, k) if unit else _by_rank(chunks, k)
         at_k = [one for one in wanted if (one.k, one.unit) == (k, unit)]
-        values = _values(spans, ordered, held, at_k)
+        values = _values(spans, ordered, held, at_k, gap)
         scored = scored.join(values, on="query_id", maintain_order="left")
     return scored
 
@@ -206,28 +218,37 @@ def _spans(queries: pl.DataFrame, **further: str) -> pl.DataFrame:
     return known.select("query_id", *further, "single", first=span.get(0), last=end)
 
 
-def _held(spans: pl.DataFrame, chunks: pl.DataFrame) -> pl.DataFrame:
+def _reach(chunks: pl.DataFrame) -> tuple[str, int]:
+    """Return the column with the end of chunks, and the gap behind it that counts as included."""
+    return ("reach", 0) if "reach" in chunks.columns else ("end", GAP)
+
+
+def _held(spans: pl.DataFrame, chunks: pl.DataFrame, reach: str, gap: int) -> pl.DataFrame:
     """Return the characters [low, high) of each span, with its document_id, in each chunk."""
     return (
         spans.join(chunks, left_on=["query_id", "document_id"], right_on=["query_id", "doc_id"])
         .with_columns(
             # `max_horizontal` ignores nulls: a document without start and end is one chunk.
             low=pl.max_horizontal("first", "start"),
-            high=pl.min_horizontal("last", "end"),
+            high=pl.min_horizontal("last", reach),
         )
         .filter(pl.col("low") < pl.col("high"))
         .with_columns(
-            high=pl.when(pl.col("last") - pl.col("high") > GAP).then("high").otherwise("last")
+            high=pl.when(pl.col("last") - pl.col("high") > gap).then("high").otherwise("last")
         )
     )
 
 
 def _values(
-    spans: pl.DataFrame, ordered: pl.DataFrame, held: pl.DataFrame, wanted: Sequence[RankingMetric]
+    spans: pl.DataFrame,
+    ordered: pl.DataFrame,
+    held: pl.DataFrame,
+    wanted: Sequence[RankingMetric],
+    gap: int,
 ) -> pl.DataFrame:
     """Return query_id and the ``wanted`` metrics at the cut-off that marks ``ordered`` chunks."""
     cases, members = _cases(ordered, held, spans)
-    of_spans = _found(ordered, held, cases, members)
+    of_spans = _found(ordered, held, cases, members, gap)
     size, found = pl.col("last") - pl.col("first"), pl.col("found").fill_null(0)
     handed_on = pl.col("chars").first()
     kinds = {
@@ -249,7 +270,11 @@ def _values(
 
 
 def _found(
-    ordered: pl.DataFrame, held: pl.DataFrame, cases: pl.DataFrame, members: pl.DataFrame
+    ordered: pl.DataFrame,
+    held: pl.DataFrame,
+    cases: pl.DataFrame,
+    members: pl.DataFrame,
+    gap: int,
 ) -> pl.DataFrame:
     """Return the ``found`` characters of each span in each case, and if a chunk has all of it."""
     inside = ordered.filter("is_inside").select("query_id", "rank")
@@ -261,7 +286,7 @@ def _found(
     return (
         pl.concat([first.select(tied.columns), tied])
         .sort(*order, "low")
-        .with_columns(before=pl.when(low - reached > GAP).then(low).otherwise(reached))
+        .with_columns(before=pl.when(low - reached > gap).then(low).otherwise(reached))
         .with_columns(new=(high - pl.coalesce("before", low)).clip(0))
         .group_by(order)
         .agg(found=pl.col("new").sum(), is_inside=(high - low == size).any())
@@ -271,19 +296,21 @@ def _found(
 def places_in_chunks(chunks: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """Return query_id, ``place`` and ``n_cut`` of each query with a span.
 
+    ``chunks`` has doc_id, start and end, and maybe ``reach`` (see `span_metrics`).
     ``n_cut`` is the number of its spans that are in no single chunk, as in ``span-in-chunk``, and
     ``n_spans`` their number.
     ``place`` is for a query with one span: cut, else by the distance of the span's middle from the
     nearer end of a chunk that holds the span, as a share of half the chunk, in the chunk with the
     largest share: edge up to 1/3, between up to 2/3, centre above.
     """
+    reach, gap = _reach(chunks)
     spans = _spans(queries, doc_id="pos_corpus_id").with_row_index("span_index")
     first, last, start, end = (pl.col(name) for name in ("first", "last", "start", "end"))
     middle = (first + last) / 2
     share = pl.min_horizontal(middle - start, end - middle) / ((end - start) / 2)
     held = (
         spans.join(chunks, on="doc_id")
-        .filter((start <= first) & (last - end <= GAP))
+        .filter((start <= first) & (first < end) & (last - pl.col(reach) <= gap))
         .group_by("span_index")
         .agg(share=share.max())
     )

@@ -67,7 +67,7 @@ class ScoredModel:
     chunks: str | Path | None = None
 
 
-@stage("score", version=15)
+@stage("score", version=16)
 def run_score(job: Job) -> None:
     """Score the runs of a language pair per query, and compute its result tables.
 
@@ -195,6 +195,8 @@ def _with_chunk_scores(scores: pl.DataFrame, model: ScoredModel, sides: Sides) -
             read_columns(path, CHUNK_ENCODINGS, columns, ids=ids) for path in model.encodings
         ).filter(role="document", domain=domain)
         cut = cut.select(pl.col("start", "end", "visible_char_end").cast(pl.Int64), doc_id="_id")
+        # A chunk that was read to its end is visible to the end of the white space behind it.
+        cut = cut.with_columns(reach=pl.max_horizontal("end", "visible_char_end"))
         ids_here = known["_id"].implode()
         of_domain = ranked.filter(pl.col("query_id").is_in(ids_here))
         measured = chunk_scores(of_domain, cut, known, judged)

@@ -383,6 +383,8 @@ def check_positions(
     """Raise InputError if a key of an entry sets more tokens than a transformer has positions.
 
     RoBERTa-like models count positions from padding_idx + 1: of 514 positions, 512 can be used.
+    LongRoPE (Ding et al. 2024, arXiv:2402.13753) has other angles for long inputs, and transformers
+    uses these for a whole batch with a long text: only short inputs can be used.
     """
     positions = getattr(backbone.config, "max_position_embeddings", None)
     for name, module in backbone.named_modules():
@@ -394,3 +396,14 @@ def check_positions(
             f"checkpoint {checkpoint!r}: {key} is {tokens}, but the model has only {positions} "
             f"positions; lower {key.partition(' ')[0]}"
         )
+    parameters = getattr(backbone.config, "rope_parameters", None) or {}
+    for rope in (parameters, *parameters.values()):  # by kind of layer, or one for all
+        if not isinstance(rope, dict) or rope.get("rope_type") != "longrope":
+            continue
+        short = rope["original_max_position_embeddings"]
+        if tokens is not None and tokens > short:
+            raise InputError(
+                f"checkpoint {checkpoint!r}: {key} is {tokens}, but above {short} tokens its "
+                "positions (longrope) depend on the longest text of a batch, so a text would have "
+                f"different vectors; lower {key.partition(' ')[0]} to {short}"
+            )

@@ -21,6 +21,7 @@ from psibench.metrics.aggregate import Evaluated, RowLabels, result_tables
 from psibench.metrics.buckets import edges_of, fitting_schemes
 from psibench.metrics.chunks import SPAN_KINDS, SPAN_METRICS, score_queries
 from psibench.metrics.ranking import HEADLINE_METRICS, parse_metrics
+from psibench.metrics.sections import with_sections
 from psibench.publish.control import BUILTIN, builtin_search, searched_text
 from psibench.report.glance_html import glance_html
 from psibench.report.psi_text import glance_text
@@ -172,17 +173,19 @@ def evaluate(
     for language in dict.fromkeys(one.language for one in datasets):
         group = [one for one in datasets if one.language == language]
         of_datasets = zip(*(calls.scored(one) for one in group), strict=True)
-        scores, runs = (pl.concat(frames) for frames in of_datasets)
-        spans = pl.concat(one.read("queries").select("pos_char_span") for one in group)
+        of_all, runs = (pl.concat(frames) for frames in of_datasets)
+        queries = pl.concat((one.read("queries") for one in group), how="diagonal_relaxed")
+        parts = [with_sections(of_all.filter(model=name), queries) for name in retrievers]
+        scores = pl.concat(parts)
         authors = ", ".join(sorted({queries_by(one.path("queries")) for one in group}))
         tables = result_tables(
             [
-                Evaluated(name, KIND, scores.filter(model=name).drop("model"), reading_known=False)
-                for name in retrievers
+                Evaluated(name, KIND, part.drop("model"), reading_known=False)
+                for name, part in zip(retrievers, parts, strict=True)
             ],
             labels=RowLabels(calls.benchmark, language, language, authors),
             metrics=metrics,
-            schemes=buckets or fitting_schemes(spans.to_series()),
+            schemes=buckets or fitting_schemes(queries["pos_char_span"]),
             length_buckets=length_buckets is not False,
             domains=by_domain,
             control=CONTROL if control else None,

@@ -160,7 +160,7 @@ def find_files(
     folders that are not read, by suffix, without hidden files.
 
     Raises InputError if a path is missing or not a file, a glob matches nothing, a listed file has
-    an unknown suffix, or a folder has no document or cannot be read.
+    an unknown suffix, or a folder has no document, has queries beside a corpus, or cannot be read.
     """
     files: list[tuple[Path, Path]] = []
     skipped = Counter() if skipped is None else skipped
@@ -210,7 +210,23 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
                 files.append(path)
             elif not any(part.startswith(".") for part in path.relative_to(folder).parts):
                 others[_kind(path)] += 1
+    _refuse_queries(files)
     return sorted(files), others
+
+
+def _refuse_queries(files: Sequence[Path]) -> None:
+    """Raise InputError if files of records are a corpus and queries, as in BEIR's layout."""
+    names = {
+        (path.parent, path.name[: -len(_suffix(path))].lower()): path
+        for path in files
+        if _suffix(path) in RECORD_READERS
+    }
+    for (folder, name), path in names.items():
+        if name == "queries" and (corpus := names.get((folder, "corpus"))) is not None:
+            raise InputError(
+                f"{folder}: has {corpus.name} and {path.name}, so the queries would be read as "
+                f"documents; give {corpus} instead of the folder"
+            )
 
 
 def _is_file(entry: "os.DirEntry[str]") -> bool:

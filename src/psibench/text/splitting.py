@@ -148,6 +148,13 @@ def stripped(text: str, chunks: Sequence[Chunk]) -> list[Chunk]:
     return kept
 
 
+def after_space(text: str, end: int) -> int:
+    """Return the end of the white space that begins at a character; that character if none does."""
+    while end < len(text) and text[end].isspace():
+        end += 1
+    return end
+
+
 def split_text(text: str, ruler: Ruler, *, splitter: str, size: int, overlap: int) -> list[Chunk]:
     """Cut a text by the splitter of this name.
 
