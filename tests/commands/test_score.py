@@ -186,7 +186,7 @@ def test_a_partial_run_scores_zero_and_says_so(files, capsys):
     text = (files / "bm25.trec").read_text().splitlines(keepends=True)
     (files / "bm25.trec").write_text("".join(text[:80]))  # the first 40 queries
     assert main(arguments(files, buckets="squad", metrics="mrr@10")) == 0
-    assert "no results for 40 queries; they score 0" in capsys.readouterr().err
+    assert "no results for 40 of 80 queries; they score 0" in capsys.readouterr().err
     psi = pl.read_parquet(files / "out" / "psi_table.parquet")
     assert psi.row(0, named=True)["mean"] == 0.375
 
@@ -284,7 +284,9 @@ def test_lower_is_better_turns_distances_round(files, capsys):
     assert read_provenance(files / "out" / "psi_table.parquet")["params"]["lower_is_better"]
     like = ranked(files, score=lambda p: 1 / p)
     main(arguments(files, run=like, lower_is_better=True, metrics="mrr@10"))
-    assert "contradict the ranks" in capsys.readouterr().err
+    warning = capsys.readouterr().err
+    assert "contradict the ranks" in warning
+    assert "leave out --lower-is-better" in warning
 
 
 def test_a_document_of_two_clusters_is_refused(files, capsys):

@@ -51,7 +51,13 @@ def test_two_systems_lead_with_difference_interval_and_names() -> None:
     lead = section_of()["lead"].replace("\u2068", "").replace("\u2069", "")
     assert lead == (
         "mine minus <base>: mean ndcg@10 −0.050 [−0.090, −0.010] (p = 0.012); "
-        "PSI by thirds +0.100 [+0.020, +0.180]; different profiles over positions, p = 0.030."
+        "PSI by thirds +0.100 [+0.020, +0.180]; profiles over positions differ (p = 0.030)."
+    )
+
+
+def test_two_systems_without_a_difference_of_profiles_lead_with_no_evidence() -> None:
+    assert section_of(p_profile=0.693)["lead"].endswith(
+        "; no evidence that profiles over positions differ (p = 0.693)."
     )
 
 
@@ -63,7 +69,7 @@ def test_two_systems_have_one_table() -> None:
 
 def test_a_missing_interval_leaves_the_difference() -> None:
     lead = section_of(difference_low=None, psi_difference=None)["lead"]
-    assert "mean ndcg@10 −0.050 (p = 0.012); different profiles" in lead
+    assert "mean ndcg@10 −0.050 (p = 0.012); profiles" in lead
     assert "PSI" not in lead
 
 

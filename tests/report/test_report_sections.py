@@ -213,6 +213,15 @@ def test_trained_models_have_a_panel_per_base():
     assert training_figures(TRAINED.clear(), infos, metric="ndcg@10") == []
 
 
+@pytest.mark.parametrize("n", [29, None])
+def test_psi_table_counts_the_clusters_that_tests_use(n):
+    rows = [psi_row("a", n_clusters=n)]
+    (table,) = psi_tables(frame(PSI_TABLE, rows), BenchmarkInfo("docs", ""))
+    shown = dict(zip(table.header, table.rows[0], strict=True))
+    assert str(shown.get("Clusters")) == str(n)
+    assert list(shown)[-1] == "Flags"
+
+
 def test_psi_table_has_no_rows_without_new_queries():
     views = {"all": 30, "visible": 12, "whole": 0}
     rows = [psi_row("a", evidence=view, n_queries=n) for view, n in views.items()]

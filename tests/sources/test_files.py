@@ -9,7 +9,7 @@ import pytest
 
 from psibench.errors import InputError
 from psibench.sources.documents import read_document_files
-from psibench.sources.files import SUFFIXES, find_files
+from psibench.sources.files import SUFFIXES, WHOLE_FILE, find_files
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -155,3 +155,12 @@ def test_a_thousand_nested_folders_are_read(tmp_path, monkeypatch):
         os.rename("d/d", "e")
         Path("d").rmdir()
         os.rename("e", "d")
+
+
+def test_a_file_whose_converter_is_missing_is_named(monkeypatch):
+    def convert(path):
+        raise ModuleNotFoundError("No module named 'bs4'", name="bs4")
+
+    monkeypatch.setitem(WHOLE_FILE, ".html", convert)
+    Path("a.html").write_text("<p>text</p>")
+    assert refusal("a.html").startswith("a.html: needs psibench-ir[documents] (bs4 is not")

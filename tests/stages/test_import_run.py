@@ -116,7 +116,7 @@ def test_queries_without_results_are_counted_in_the_log(tmp_path, caplog):
     per_domain(tmp_path, {**ROWS, "game": ROWS["game"][:3]})
     with caplog.at_level(logging.WARNING):
         found = imported(tmp_path, "{domain}.trec")
-    assert "no results for 1 queries; they score 0" in caplog.text
+    assert "no results for 1 of 2 queries; they score 0" in caplog.text
     assert "game/2" not in {query for query, _, _ in found}
 
 

@@ -184,10 +184,10 @@ def test_a_failed_run_with_queries_left_writes_no_ledger(tmp_path, n_queries):
 
 
 def test_the_steps_that_lost_most_have_reasons_and_a_remedy():
-    counts = [("write", Flow("queries", 10, 8)), ("verify", Flow("queries", 8, 2))]
+    counts = [("write", Flow("queries", 2010, 2008)), ("verify", Flow("queries", 2008, 2))]
     counts += [("grade", Flow("queries", 2, 1)), ("audit", Flow("pairs", 9, 0))]
     rows = [Dropped("write", "queries", f"a{i}", None, "blank_query") for i in range(2)]
-    rows += [Dropped("verify", "queries", f"b{i}", None, "target_not_first") for i in range(6)]
+    rows += [Dropped("verify", "queries", f"b{i}", None, "target_not_first") for i in range(2006)]
     rows += [Dropped("grade", "queries", "c", None, "unknown")]
     flow = pl.concat(flow_frame(name, n, [one]) for n, (name, one) in enumerate(counts))
     flow = flow.select(
@@ -195,8 +195,8 @@ def test_the_steps_that_lost_most_have_reasons_and_a_remedy():
     )
     dropped = as_attrition(dropped_frame(rows), language="eng-Latn", domain="law")
     assert most_lost(flow, dropped, language="eng-Latn") == [
-        "verify dropped 6 of 8 queries (target_not_first 6). To keep more: rerankers for the "
-        "documents' language, or a lower `verify.threshold`",
+        "verify dropped 2,006 of 2,008 queries (target_not_first 2,006). To keep more: rerankers "
+        "for the documents' language, or a lower `verify.threshold`",
         "grade dropped 1 of 2 queries (unknown 1)",
     ]
 

@@ -43,6 +43,7 @@ LENGTH_PARTS = 3
 """Length slices of documents without a length bucket, of equally many documents."""
 MOST_SLICES = 50
 NAMED_CELLS = 3
+PLAIN_NOTE = "Means of a cell are plain, not at equal documents."
 SHOWN_NOTE = (
     "p: family-wise over all cells; shown from: the smallest loss that would be significant"
 )
@@ -375,6 +376,7 @@ def gate_lines(gate: Gate) -> Iterator[str]:
     columns["result"] = [cell.result for cell in gate.cells]
     yield from frame_lines(pl.DataFrame(columns), n_text=n_text)
     yield SHOWN_NOTE if shows else BOUND_NOTE
+    yield PLAIN_NOTE
     if gate.by_chance is not None:
         shares = {one: gate.by_chance[one] / gate.by_chance.total() for one in EXIT_CODES}
         yield (

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--queries",
         type=Path,
-        help=f"queries with pos_char_span and pos_corpus_id; {' and '.join(OF_QUERIES)} need them",
+        help=f"queries with pos_char_span and pos_corpus_id; needed by {', '.join(OF_QUERIES)}",
     )
     parser.add_argument(
         "--n",

@@ -31,7 +31,7 @@ from psibench.formats.checks import (
     match_qrels,
     without_repeated_rows,
 )
-from psibench.formats.runs import RunFile, rank_file, read_run
+from psibench.formats.runs import LOWER_IS_BETTER, NOT_LOWER, RunFile, rank_file, read_run
 from psibench.metrics.aggregate import Evaluated, ResultTables, RowLabels, result_tables
 from psibench.metrics.buckets import (
     DEFAULT_SCHEMES,
@@ -126,7 +126,8 @@ def _score(args: argparse.Namespace) -> dict[str, Any]:
         if labels is not None:
             metric = document_metrics(args.metrics)[0]
             print(f"\n{format_labels(*labels, metric=metric, scheme=schemes[0])}\n")
-        print(*author_texts(author).values(), *filter(None, [args.searched]), sep="\n")
+        for line in (*author_texts(author).values(), *filter(None, [args.searched])):
+            print(line)
     print(
         "No files written; use --out DIR" if args.out is None else f"Tables written to {args.out}"
     )
@@ -372,6 +373,7 @@ def _score_file(
         judged=qrels.get_column("corpus-id"),
         remove_identical_ids=identical_ids_removed(args.identical_ids, qrels),
         ignore_unknown=args.ignore_unknown,
+        of_distances=NOT_LOWER if args.lower_is_better else LOWER_IS_BETTER,
     )
     if ranked.n_removed:
         print(

@@ -54,6 +54,11 @@ def read_placed_queries(path: Path, documents: pl.DataFrame, *, corpus: Path) ->
     queries = queries.join(texts, on="_id", how="left", maintain_order="left")
     lengths = documents.select(pos_corpus_id="_id", length=pl.col("text").str.len_chars())
     joined = queries.join(lengths, on="pos_corpus_id", how="left", maintain_order="left")
+    for query in joined.filter(pl.col("pos_corpus_id").is_null()).get_column("_id").head(1):
+        raise InputError(
+            f"{path}: query {query!r} has no pos_corpus_id; give the id of the document with its "
+            f"evidence, one of {corpus}"
+        )
     stated, length = pl.col("pos_char_length"), pl.col("length")
     _refuse(joined.filter(length.is_null()), path, corpus, "is not there")
     several = pl.col(SEVERAL_SPANS).list.eval(pl.element().list.get(1)).list.max()

@@ -229,6 +229,7 @@ class RankedRun:
 
 IGNORE_UNKNOWN = "leave them out with --ignore-unknown"
 LOWER_IS_BETTER = "use --lower-is-better only if they are distances"
+NOT_LOWER = "leave out --lower-is-better unless they are distances"
 
 
 def rank_file(
@@ -280,7 +281,9 @@ def rank_file(
     if chunks is not None and lengths is not None:
         refuse_beyond(chunks, lengths, source=source)
     if lacking := queries.height - run.get_column("query_id").n_unique():
-        doubtful.insert(0, f"no results for {lacking} queries; they score 0")
+        doubtful.insert(
+            0, f"no results for {lacking:,} of {queries.height:,} queries; they score 0"
+        )
     doubtful += spelling_doubts(run, relevant)
     return RankedRun(run, chunks, tuple(doubtful), n_removed)
 

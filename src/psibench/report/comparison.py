@@ -126,7 +126,9 @@ def _pair_text(row: Mapping[str, Any]) -> str:
     if row["psi_difference"] is not None:
         parts.append(f"PSI by {row['buckets']} {_difference(row, 'psi_difference')}")
     if row["p_profile"] is not None:
-        parts.append(f"different profiles over positions, {p_text(row['p_profile'])}")
+        differ = row["p_profile"] <= SIGNIFICANCE_LEVEL
+        finding = "profiles" if differ else "no evidence that profiles"
+        parts.append(f"{finding} over positions differ ({p_text(row['p_profile'])})")
     return f"{isolate(row['model'])} minus {isolate(row['other'])}: {'; '.join(parts)}."
 
 

@@ -192,8 +192,10 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
         "Drop": "drop",
         "Queries": "n_queries",
         "Docs": "n_documents",
-        "Flags": "flags",
     }
+    if lead.filter(benchmark=info.id)["n_clusters"].count():
+        shown["Clusters"] = "n_clusters"
+    shown["Flags"] = "flags"
     n_queries, is_all = pl.col("n_queries"), pl.col("evidence") == "all"
     of_all = n_queries.filter(is_all).first().over("model")
     tables = []
@@ -209,7 +211,9 @@ def psi_tables(lead: pl.DataFrame, info: BenchmarkInfo) -> list[Table]:
             shown_psis(rows, name).alias(f"shown_{name}") for name in ("psi", "psi_same")
         )
         title = SCHEME_TEXTS.get(scheme, scheme)
-        tables.append(table_of(title, rows, shown, forms=PSI_FORMS, n_names=1, prose=(12,)))
+        tables.append(
+            table_of(title, rows, shown, forms=PSI_FORMS, n_names=1, prose=(len(shown) - 1,))
+        )
     return tables
 
 

@@ -228,6 +228,11 @@ def _advice(row: TableRow, visible: TableRow | None, label: str, n_models: NMode
         sentences.append(_without_claim(row, label, n_models))
     if cut:
         sentences.append(f"{cut}: use shorter passages, a larger max_tokens or windows.")
+    if label == CUT_OFF and visible is not None and finding_of(visible) == "depends":
+        sentences.append(
+            "Scores depend on position inside the input, too "
+            f"({p_text(visible['p_adjusted'])}); the questions may be the cause."
+        )
     is_effect = label in (SENSITIVE, CUT_OFF, NO_MORE, NO_CONTROL)
     if is_effect and (basis or row)["test"] == "between":
         sentences.append(

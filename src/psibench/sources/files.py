@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
-from psibench.errors import FEW, InputError, MissingError
+from psibench.errors import FEW, InputError, MissingError, missing_extra
 from psibench.lines import read_records
 from psibench.reading import one_line, read_text_file, require_file
 from psibench.sources.convert import CONVERTERS
@@ -110,6 +110,8 @@ class TextFiles:
                 record = dict(zip(columns, (None, file.key), strict=False))
                 yield file.named(str(file.path)), record | {UNREADABLE_FIELD: str(error)}
                 continue
+            except ModuleNotFoundError as error:
+                raise InputError(f"{file.path}: {missing_extra(error) or error}") from error
             if not text.strip():
                 blank.append(str(file))
             yield file.named(str(file.path)), dict(zip(columns, (text, file.key), strict=False))

@@ -259,11 +259,10 @@ def most_lost(flow: pl.DataFrame, dropped: pl.DataFrame, *, language: str) -> li
     for row in lost.head(MOST_STEPS).iter_rows(named=True):
         rows = dropped.filter(language=language, stage=row["stage"], unit=row["unit"])
         reasons = rows["reason"].value_counts(sort=True).rows()
-        named = ", ".join(f"{reason} {n}" for reason, n in reasons[:3])
+        named = ", ".join(f"{reason} {n:,}" for reason, n in reasons[:3])
         remedy = next((text for reason, _ in reasons if (text := remedy_for(reason))), None)
-        line = (
-            f"{row['stage']} dropped {row['dropped']} of {row['entered']} {row['unit']} ({named})"
-        )
+        counts_text = f"{row['dropped']:,} of {row['entered']:,} {row['unit']}"
+        line = f"{row['stage']} dropped {counts_text} ({named})"
         lines.append(line + (f". To keep more: {remedy}" if remedy else ""))
     return lines
 
