@@ -44,7 +44,7 @@ class _Loader(yaml.SafeLoader):
 
 def _construct_text(loader: _Loader, node: yaml.ScalarNode) -> str:
     text = str(loader.construct_scalar(node))
-    if found := _CONTROL.search(text):
+    if found := CONTROL.search(text):
         raise ValueError(
             f"a text has the control character {found.group()!r}, which is not allowed in a config"
             f"{node.start_mark}"
@@ -59,7 +59,8 @@ def _construct_whole(loader: _Loader, node: yaml.ScalarNode) -> int:
     return found
 
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
+"""Characters that no text of a config may have."""
 _Loader.add_constructor("tag:yaml.org,2002:str", _construct_text)
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_whole)
 

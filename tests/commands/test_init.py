@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from psibench.cli import main
+from psibench.config.files import read_yaml
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_a_file_is_no_folder_for_a_config(folder, capsys):
 
 
 def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
-    name = "c\x01\x85\u2028: #tr\U0001f600 'x\""
+    name = "c\x85\u2028: #tr\U0001f600 'x\""
     (folder / name).mkdir()
     (folder / name / "a.txt").write_text("a text")
     (folder / name / "b.rst").write_text("a text")
@@ -87,8 +88,16 @@ def test_any_name_of_a_folder_is_read_back_from_the_config(folder, capsys):
         "Not read: skipped 1 files of unsupported kinds: .rst 1. To include"
         in capsys.readouterr().out
     )
-    written = yaml.safe_load((folder / "mine" / "psibench.yaml").read_text(encoding="utf-8"))
+    written = read_yaml(folder / "mine" / "psibench.yaml")
     assert written["benchmarks"]["my-docs"]["source"]["paths"] == [f"../{name}"]
+
+
+def test_a_folder_that_no_config_can_name_is_refused(folder, capsys):
+    (folder / "c\x01").mkdir()
+    (folder / "c\x01" / "a.txt").write_text("a text")
+    assert main(["init", "mine", "--corpus", "c\x01"]) == 2
+    assert "a config cannot name this path; rename it" in capsys.readouterr().err
+    assert not (folder / "mine").exists()
 
 
 SYLLABLES = [f"{a}{b}" for a in "bdfgklmnprstv" for b in "aiou"]

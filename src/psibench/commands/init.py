@@ -15,6 +15,7 @@ import yaml
 from psibench.commands.base import CONFIG_NAME, refuse_file
 from psibench.config.paths import CONFIG_FOLDER, PROFILES
 from psibench.errors import InputError, MissingError, missing_extra
+from psibench.plain_yaml import CONTROL
 from psibench.sources.files import SUPPORTED, find_files, skipped_text
 
 CONFIG_TEMPLATE = CONFIG_FOLDER / "examples" / "own-corpus.yaml"
@@ -67,10 +68,12 @@ def run(args: argparse.Namespace) -> None:
             summary += f"\nNot read: {skipped_text(skipped)}." if skipped else ""
         except MissingError as error:
             raise error.under("--corpus") from error
-    args.folder.mkdir(parents=True, exist_ok=True)
     corpus = [
         path if Path(path).is_absolute() else os.path.relpath(path, args.folder) for path in sources
     ]
+    if odd := [str(path) for path in corpus if CONTROL.search(str(path))]:
+        raise InputError(f"{odd[0]!r}: a config cannot name this path; rename it, e.g. with a link")
+    args.folder.mkdir(parents=True, exist_ok=True)
     text = CONFIG_TEMPLATE.read_text(encoding="utf-8")
     if not is_kept:
         with config.open("x", encoding="utf-8") as file:
