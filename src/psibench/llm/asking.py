@@ -24,7 +24,7 @@ from psibench.llm.answer import (
 )
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
-from psibench.llm.connection import TryFailedError
+from psibench.llm.connection import FORBIDDEN, PROMPT_TOO_LONG, TryFailedError
 from psibench.llm.replies import has_thoughts
 from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
@@ -132,12 +132,15 @@ class OutcomeSink:
     ``form_reasons`` counts malformed and truncated replies by reason, whether or not another sample
     was requested, among ``n_judged`` replies; ``n_with_thoughts`` counts the items from whose reply
     thoughts were removed. ``n_timeouts`` of ``n_sent`` HTTP requests timed out (0 for batches).
+    ``answered`` is a request that the server has answered, in this run or before; ``n_doubtful``
+    counts the requests rejected since the last reply, except for too long prompts.
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.n_items = self.n_from_store = self.n_replies = self.n_consecutive_failures = 0
         self.n_with_thoughts = self._n_rejected = self.n_judged = 0
-        self.n_sent = self.n_timeouts = 0
+        self.n_sent = self.n_timeouts = self.n_doubtful = 0
+        self.answered: Request | None = None
         self._unasked: Iterator[RequestChain] = iter(())
         self._ahead = deque[RequestChain]()
         self.statuses, self.form_reasons = Counter[str](), Counter[str]()
@@ -166,6 +169,7 @@ class OutcomeSink:
                 yield chain
             else:
                 self.n_from_store += 1
+                self.answered = chain.request
                 self.emit(outcome, chain)
 
     def emit(self, outcome: Outcome, chain: RequestChain) -> None:
@@ -179,15 +183,17 @@ class OutcomeSink:
             self.statuses[each.status] += 1
             self._on_outcome(each)
 
-    def count_reply(self) -> None:
-        """Count a reply received from the server; it resets the count of consecutive failures."""
-        self.n_consecutive_failures = self._n_rejected = 0
+    def count_reply(self, request: Request | None = None) -> None:
+        """Count a reply from the server; it resets the counts of failures since the last reply."""
+        self.n_consecutive_failures = self._n_rejected = self.n_doubtful = 0
         self.n_replies += 1
+        self.answered = request or self.answered
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
         """Count a request without a usable reply and return the item's outcome."""
         self.n_consecutive_failures += 1
         self._n_rejected += failure.action == "reject"
+        self.n_doubtful += failure.action == "reject" and failure.reason != PROMPT_TOO_LONG
         return chain.failure_outcome(failure)
 
     def should_give_up(self, most: int) -> bool:
@@ -196,13 +202,13 @@ class OutcomeSink:
         If the server has answered any request of the job, in this run or before, rejected requests
         are removed from the count, because they show nothing about the server.
         """
-        if self.n_consecutive_failures >= most and self._n_rejected and self._has_answer():
+        if self.n_consecutive_failures >= most and self._n_rejected and self.has_answer():
             self.n_consecutive_failures -= self._n_rejected
             self._n_rejected = 0
         return self.n_consecutive_failures >= most
 
-    def _has_answer(self) -> bool:
-        """Look for an answer, also among later items."""
+    def has_answer(self) -> bool:
+        """Look for an answer of the server, also among later items."""
         while not self.n_replies and not self.n_from_store:
             if (chain := next(self._unasked, None)) is None:
                 break
@@ -237,6 +243,7 @@ async def ask(
     await run_workers(
         iter(chains), asker.process, concurrency=policy.concurrency, check_stop=check_stop
     )
+    await asker.confirm_rejections()
 
 
 async def run_workers(
@@ -327,8 +334,8 @@ class _Asker:
             try:
                 answer = await self._client.ask(chain.request, chain.key)
             except TryFailedError as failure:
-                return self._handle_failure(chain, failure)
-            self.results.count_reply()
+                return await self._handle_failure(chain, failure)
+            self.results.count_reply(chain.request)
             try:
                 self._store.add(answer)
             except OSError as error:
@@ -343,7 +350,9 @@ class _Asker:
                 return outcome
         return None
 
-    def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+    async def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+        if failure.reason == FORBIDDEN and failure.action == "stop" and self.results.has_answer():
+            failure = TryFailedError(failure.reason, failure.detail, action="reject")
         outcome = self.results.count_failure(chain, failure)
         if failure.action == "stop":
             self._halt(f"the server refuses all requests: {failure}")
@@ -353,7 +362,34 @@ class _Asker:
                 f"{n_failed} requests failed in a row, the last with {failure}. "
                 "All answers so far are stored; fix the cause and run again."
             )
+        elif self.results.n_doubtful >= self._policy.give_up_after:
+            await self.confirm_rejections()
         return outcome
+
+    async def confirm_rejections(self) -> None:
+        """Check that the requests rejected since the last reply are at fault, not the account.
+
+        Repeats a request that the server has answered, because an account without credit, an
+        expired key or a withdrawn model may look like a rejected request. The reply is not stored.
+
+        Raises
+        ------
+        InputError
+            If the server refuses that request, too.
+        """
+        n_rejected, self.results.n_doubtful = self.results.n_doubtful, 0
+        answered = self.results.answered
+        if not n_rejected or answered is None or self._error is not None:
+            return
+        try:
+            await self._client.ask(answered, answered.key)
+        except TryFailedError as failure:
+            if failure.reason != PROMPT_TOO_LONG:
+                raise InputError(
+                    f"the server rejected the last {n_rejected} requests, and now also a request "
+                    f"that it answered before, with {failure}. All answers so far are stored; fix "
+                    "the cause (credit, key, model, or its settings in `llms:`) and run again."
+                ) from None
 
     def _halt(self, message: str) -> None:
         self._error = self._error or InputError(message)
