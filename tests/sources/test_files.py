@@ -84,7 +84,7 @@ def test_globs_match_files_and_folders_in_sorted_order():
     assert "news/*/c: no file or folder matches" in refusal("news/*/c")
     assert "none: no such file or folder" in refusal("none")
     Path("empty").mkdir()
-    assert "empty: no document in this folder. Supported: .jsonl" in refusal("empty")
+    assert "empty: no document in this folder, apart from hidden files" in refusal("empty")
 
 
 def test_the_page_on_corpora_lists_every_kind_of_file():
@@ -120,6 +120,18 @@ def test_files_of_other_kinds_in_a_folder_are_counted(tmp_path, caplog):
     expected = ".rst 2, broken links, pipes and devices 2, .jsonl.zst 1, .txt.gz 1, "
     assert f"skipped 8 files of unsupported kinds: {expected}" in told
     assert "links to folders 1, without suffix 1. To include them" in told
+
+
+def test_hidden_files_are_read_only_if_named(tmp_path):
+    names = ("a.md", "._a.md", ".ipynb_checkpoints/a-checkpoint.md", "in/.venv/lib/LICENSE.txt")
+    for name in (*names, "__MACOSX/._a.md", ".jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
+    hidden = tmp_path / ".ipynb_checkpoints"
+    assert read_document_files([hidden])["_id"].to_list() == ["a-checkpoint"]
+    with pytest.raises(InputError, match="apart from hidden files"):
+        find_files([tmp_path / "in"])
 
 
 def test_a_pipe_is_refused(tmp_path):

@@ -26,6 +26,8 @@ Record = tuple[str, dict[str, Any]]
 logger = logging.getLogger("psibench")
 
 PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
+MACOS_FOLDER = "__MACOSX"
+"""Folder of a zip archive of macOS, with a small binary file for each file of the archive."""
 MOST_TEXT_BYTES = 1 << 28
 """Largest text file, about fifty long novels; it is one document and is copied several times."""
 PARQUET_ROWS = 256
@@ -157,7 +159,8 @@ def find_files(
     """List ``(file, root)`` for files, folders and globs; ids are relative to the root.
 
     The root of a glob is the folder before its first wildcard. ``skipped`` counts the files in
-    folders that are not read, by suffix, without hidden files.
+    folders that are not read, by suffix. Hidden files and folders are neither read nor counted
+    unless ``paths`` names them.
 
     Raises InputError if a path is missing or not a file, a glob matches nothing, a listed file has
     an unknown suffix, or a folder has no document or cannot be read.
@@ -177,7 +180,8 @@ def find_files(
             if not inside:
                 more = f"; {skipped_text(others)}" if others else ""
                 raise MissingError(
-                    f"{path}: no document in this folder. Supported: {SUPPORTED}{more}"
+                    f"{path}: no document in this folder, apart from hidden files and folders. "
+                    f"Supported: {SUPPORTED}{more}"
                 )
             files += [(p, path) for p in inside]
         elif not path.exists():
@@ -193,7 +197,8 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
     """List the documents below a folder, sorted, and count the other files by kind.
 
     The walk is iterative, since Python's recursion would fail at a thousand nested folders. Links
-    to folders are not followed.
+    to folders are not followed. Hidden files and folders are left out: they are copies
+    (``.ipynb_checkpoints``, macOS's ``._NAME``) or belong to programs (``.git``, ``.venv``).
     """
     files, others, waiting = list[Path](), Counter[str](), [folder]
     while waiting:
@@ -204,11 +209,13 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
             raise InputError(f"{parent}: cannot be read ({error.strerror})") from error
         for entry in entries:
             path = Path(entry.path)
+            if path.name.startswith(".") or path.name == MACOS_FOLDER:
+                continue
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(path)
             elif _is_file(entry) and _suffix(path) in SUFFIXES:
                 files.append(path)
-            elif not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            else:
                 others[_kind(path)] += 1
     return sorted(files), others
 
