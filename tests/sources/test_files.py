@@ -134,6 +134,18 @@ def test_hidden_files_are_read_only_if_named(tmp_path):
         find_files([tmp_path / "in"])
 
 
+@pytest.mark.parametrize("given", [".", "../here", "../"])
+def test_the_outputs_of_a_run_are_no_documents(tmp_path, monkeypatch, given):
+    (tmp_path / "here/results/b").mkdir(parents=True)
+    (tmp_path / "here/cache/llm").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("a.md", "results/report.html", "results/b/c.jsonl", "cache/llm/d.jsonl"):
+        Path(name).write_text("text")
+    Path("cache/head.lock").touch()
+    assert [path.name for path, _ in find_files([given])] == ["a.md"]
+    assert [path.name for path, _ in find_files(["results"])] == ["c.jsonl", "report.html"]
+
+
 def test_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "p.txt")
     with pytest.raises(InputError, match=r"p.txt: a pipe, socket or device"):
