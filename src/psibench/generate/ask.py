@@ -380,7 +380,7 @@ def read_asking(
     return Asking(llm_task, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
 
 
-@stage("ask", version=8)
+@stage("ask", version=9)
 def run_ask(job: Job) -> None:
     """Ask a shard of a task about all domains of a language and write the task's tables.
 

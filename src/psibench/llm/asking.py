@@ -79,7 +79,8 @@ class RequestChain:
         """
         self.usage += answer.usage
         limit = self.request.sampling.max_output_tokens
-        status, reason, value = classify_reply(answer, self.request.response, limit)
+        prompt = [message.content for message in self.request.messages]
+        status, reason, value = classify_reply(answer, self.request.response, limit, prompt)
         is_final = status not in REASKED or reason == CONTEXT_FULL
         if is_final or self.n_reasks >= self.max_reasks:
             text, model = writable(answer.text or answer.refusal or ""), writable(answer.model)
