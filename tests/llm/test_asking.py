@@ -138,6 +138,7 @@ def test_an_error_that_all_requests_share_ends_the_run_at_once(tmp_path, step):
     server = ScriptedServer(*[step] * 100)
     run = ask(items(100), tmp_path, server=server, chosen=settings(concurrency=4))
     assert "the server refuses all requests: http_4" in str(run.error)
+    assert ("/v1/chat/completions: check base_url" in str(run.error)) == (step == 404)
     assert server.n_asked <= 4  # none is tried again
 
 

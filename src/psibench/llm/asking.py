@@ -24,7 +24,7 @@ from psibench.llm.answer import (
 )
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
-from psibench.llm.connection import FORBIDDEN, PROMPT_TOO_LONG, TryFailedError
+from psibench.llm.connection import FORBIDDEN, NOT_SERVED, PROMPT_TOO_LONG, TryFailedError
 from psibench.llm.replies import has_thoughts
 from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
@@ -356,7 +356,13 @@ class _Asker:
             failure = TryFailedError(failure.reason, failure.detail, action="reject")
         outcome = self.results.count_failure(chain, failure)
         if failure.action == "stop":
-            self._halt(f"the server refuses all requests: {failure}")
+            remedy = ""
+            if failure.reason in NOT_SERVED:
+                remedy = (
+                    f". The request went to {self._client.url.rstrip('/')}/chat/completions: check "
+                    "base_url, which usually ends in /v1, and the model's name"
+                )
+            self._halt(f"the server refuses all requests: {failure}{remedy}")
         elif self.results.should_give_up(self._policy.give_up_after):
             n_failed = self.results.n_consecutive_failures
             self._halt(

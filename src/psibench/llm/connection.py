@@ -53,6 +53,8 @@ _STOP_CODES = frozenset(
 
 FORBIDDEN = "http_403"
 """Reason of a wrong key or a missing permission, or of a firewall that refuses single texts."""
+NOT_SERVED = frozenset({"http_404", "http_405"})
+"""Reasons if the server has no such address, or no such model."""
 _FILTER_CODES = frozenset(
     {"content_filter", "content_policy_violation"}
     | {"data_inspection_failed", "DataInspectionFailed"}
@@ -115,6 +117,11 @@ class Connection:
         Called when a connection breaks; returns how the server ended, or None while it runs.
     most_bytes
         Limit for a reply, unpacked; a larger one is not read to its end, and its request rejected.
+
+    Attributes
+    ----------
+    url
+        The server's address without keys, for messages.
     """
 
     def __init__(
@@ -138,8 +145,10 @@ class Connection:
         self._turnstile = Turnstile()
         self._logged = set[str]()
         self.n_sent = self.n_timeouts = 0
-        url = without_keys(address or OPENAI_URL)
-        logger.info("asking %s at %s, up to %d requests at once", model, url, policy.concurrency)
+        self.url = without_keys(address or OPENAI_URL)
+        logger.info(
+            "asking %s at %s, up to %d requests at once", model, self.url, policy.concurrency
+        )
 
     async def post(
         self, path: str, call: Call, body: Callable[[], bytes], read: Callable[[Any, float], _T]
