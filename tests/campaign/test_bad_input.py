@@ -311,7 +311,7 @@ def texts(**columns: object) -> bytes:
 DOCUMENTS = [
     ("d.jsonl", lines({"text": "\ud800"}), "half of a surrogate pair"),
     ("d.jsonl", lines(TEXT | {"_id": ["a"]}), "field '_id' is list, expected text"),
-    ("d.jsonl", lines({"text": ["a"]}), "no text in field 'text'"),
+    ("d.jsonl", lines({"text": ["a"]}), r"no text in field 'text' (it is list)"),
     ("d.jsonl", lines({"txt": "a"}), "found the fields txt"),
     ("d.jsonl", lines(TEXT | {"_id": "a"}, TEXT | {"_id": "a"}), "id 'a' occurs 2 times"),
     ("d.jsonl", DEEP, "d.jsonl, line 1: not JSON: nested too deep"),

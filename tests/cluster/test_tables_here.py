@@ -5,7 +5,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from psibench.cluster.tables_here import FORCE_VARIABLE, TABLES, claim_tables
+from psibench.cluster.tables_here import (
+    FORCE_VARIABLE,
+    TABLES,
+    claim_tables,
+    refuse_unrecorded_tables,
+)
 from psibench.errors import InputError
 
 PSI, PROBES = TABLES
@@ -75,3 +80,17 @@ def test_a_forced_run_owns_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_cannot_be_read_is_replaced(content: bytes) -> None:
     Path(PSI).write_bytes(content)
     claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])
+
+
+@pytest.mark.parametrize("record", [None, "metadata/x", "metadata.db"])
+def test_tables_without_snakemakes_records_are_refused(record: str | None) -> None:
+    refuse_unrecorded_tables(["mine"])  # no table of this benchmark yet
+    Path("results/mine/runs").mkdir(parents=True)
+    Path("results/mine/runs/bm25.parquet").touch()
+    Path(".snakemake/metadata").mkdir()
+    if record:
+        (Path(".snakemake") / record).touch()
+        refuse_unrecorded_tables(["mine", "mine-raw"])
+    else:
+        with pytest.raises(InputError, match=r"results/mine has tables, but there is no folder"):
+            refuse_unrecorded_tables(["mine", "mine-raw"])

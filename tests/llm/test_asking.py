@@ -1,9 +1,12 @@
 import asyncio
 import json
+import re
+import time
 from dataclasses import replace
 from datetime import date
 
 import pytest
+from aiohttp import web
 from faulty_standin import FaultyStandIn, Imperfections
 from llm_helpers import (
     COMPLETION,
@@ -135,12 +138,29 @@ def test_an_error_that_all_requests_share_ends_the_run_at_once(tmp_path, step):
     server = ScriptedServer(*[step] * 100)
     run = ask(items(100), tmp_path, server=server, chosen=settings(concurrency=4))
     assert "the server refuses all requests: http_4" in str(run.error)
+    assert ("/v1/chat/completions: check base_url" in str(run.error)) == (step == 404)
     assert server.n_asked <= 4  # none is tried again
+
+
+class SelectiveServer(ScriptedServer):
+    """Rejects the requests of some items; from the request ``broke_after`` on, all."""
+
+    def __init__(self, *rejected, status=400, body=None, broke_after=10**9):
+        super().__init__()
+        self.rejected, self.status, self.broke_after = set(rejected), status, broke_after
+        self.body = body or {"error": {"message": "made to fail"}}
+
+    async def _chat(self, request):
+        number = int(re.search(rb"copper mine (\d+)", await request.read())[1])
+        if number not in self.rejected and self.n_asked < self.broke_after:
+            return await super()._chat(request)
+        self.arrived.append(time.monotonic())
+        return web.json_response(self.body, status=self.status)
 
 
 @pytest.mark.parametrize(("n_good", "n_failed"), [(0, 3), (1, 30)])
 def test_rejected_requests_end_the_run_only_if_none_is_answered(tmp_path, n_good, n_failed):
-    server = ScriptedServer(*[0.0] * n_good, *[400] * 30)
+    server = SelectiveServer(*range(n_good, n_good + 30))
     chosen = settings(concurrency=1, give_up_after=3)
     run = ask(items(n_good + 30), tmp_path, server=server, chosen=chosen)
     assert run.statuses["failed"] == n_failed
@@ -154,10 +174,35 @@ def test_job_with_rejected_requests_finishes_when_rerun(tmp_path, order):
     # The four others are refused, now and in any later run.
     wanted = items(6) if order == "answered first" else items(6)[2:] + answered
     for _ in range(2):
-        server = ScriptedServer(*[400] * 4)
+        server = SelectiveServer(2, 3, 4, 5)
         run = ask(wanted, tmp_path, server=server, chosen=chosen)
         assert (run.error, run.statuses) == (None, {"ok": 2, "failed": 4})
-        assert (server.n_asked, len({o.item_id for o in run.outcomes})) == (4, 6)
+        # After three rejections, and at the end, an answered request is repeated.
+        assert (server.n_asked, len({o.item_id for o in run.outcomes})) == (4 + 2, 6)
+        assert len(stored(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("n_left", [1, 2, 30])
+def test_an_account_that_ends_in_the_middle_drops_no_item(tmp_path, n_left):
+    credit = {"error": {"type": "invalid_request_error", "message": "credit balance is too low"}}
+    server = SelectiveServer(broke_after=10, body=credit)
+    chosen = settings(concurrency=1, give_up_after=3)
+    run = ask(items(10 + n_left), tmp_path, server=server, chosen=chosen)
+    assert f"the last {min(3, n_left)} requests, and now also a request that it" in str(run.error)
+    assert "credit balance is too low" in str(run.error)
+    assert server.n_asked <= 10 + 3 + 1
+    assert ask(items(10 + n_left), tmp_path).statuses == {"ok": 10 + n_left}
+
+
+def test_a_firewall_that_refuses_one_text_does_not_end_the_run(tmp_path):
+    chosen = settings(concurrency=1)
+    server = SelectiveServer(3, status=403)
+    run = ask(items(6), tmp_path, server=server, chosen=chosen)
+    assert (run.error, run.statuses) == (None, {"ok": 5, "failed": 1})
+    again = ask(items(6)[3:] + items(6)[:3], tmp_path, server=SelectiveServer(3, status=403))
+    assert (again.error, again.statuses) == (None, {"ok": 5, "failed": 1})
+    wrong_key = ask(items(9)[6:], tmp_path, server=SelectiveServer(status=403, broke_after=0))
+    assert "the server refuses all requests: http_403" in str(wrong_key.error)
 
 
 def test_rejected_requests_do_not_hide_a_server_that_is_gone(tmp_path):
@@ -166,6 +211,19 @@ def test_rejected_requests_do_not_hide_a_server_that_is_gone(tmp_path):
     chosen = settings(concurrency=1, give_up_after=3, max_tries=1)
     run = ask(items(50), tmp_path, server=server, chosen=chosen)
     assert "3 requests failed in a row, the last with http_503" in str(run.error)
+
+
+@pytest.mark.parametrize("status", [400, 402, 429, 502])
+def test_an_error_in_a_successful_reply_is_treated_by_its_status(tmp_path, status):
+    error = json.dumps({"error": {"message": "made to fail", "code": status}})
+    server = ScriptedServer(0.0, *[error] * 3)
+    run = ask(items(2), tmp_path, server=server, chosen=settings(concurrency=1, max_tries=5))
+    if status in (429, 502):  # tried again
+        assert (run.error, run.statuses, server.n_asked) == (None, {"ok": 2}, 5)
+    elif status == 400:  # rejected, as an answered request at the end of the run
+        assert "also a request that it answered before, with http_400: made to" in str(run.error)
+    else:
+        assert "the server refuses all requests: http_402: made to fail" in str(run.error)
 
 
 @pytest.mark.parametrize("reason", ["content_filter", "SAFETY"])

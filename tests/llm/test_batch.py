@@ -58,9 +58,11 @@ def test_rejected_request_fails_separately_and_is_repeated_next_run(server, tmp_
     assert run.statuses == {"ok": 3, "failed": 1}
     assert run.by_item["odd"].reason == "http_400"
     assert "no_such_task" in run.by_item["odd"].text
-    assert server.n_requests == 4  # 400 is not tried again
+    # 400 is not tried again; after it, an answered request may be repeated.
+    n_repeated, n_first = int(backend == "stand-in"), server.n_requests
+    assert 4 <= n_first <= 4 + n_repeated
     assert ask([*items(3), unknown], tmp_path, chosen).totals.n_from_store == 3
-    assert server.n_requests == 5
+    assert server.n_requests == n_first + 1 + n_repeated
 
 
 def long_item(number: int, n_chars: int) -> AskItem:

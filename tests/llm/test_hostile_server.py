@@ -218,6 +218,33 @@ def test_other_errors_are_not_too_long_prompts(status, message, reason):
     assert status_failure(status, {"message": message}, Secret("")).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"code": "content_filter", "message": "words"}),  # Azure
+        (400, {"code": "data_inspection_failed", "message": "words"}),  # DashScope
+        (403, "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"),  # xAI
+        (403, {"code": 403, "message": "The model requires moderation. Your input was flagged"}),
+    ],
+)
+def test_a_refused_text_is_filtered_whatever_the_servers_status(status, error):
+    assert status_failure(status, error, Secret("")).reason == "content_filter"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"code": "Arrearage", "message": "words"}),  # DashScope
+        (400, {"code": "model_decommissioned", "type": "invalid_request_error"}),  # Groq
+        (429, {"type": "exceeded_current_quota_error", "message": "words"}),  # Moonshot
+        (429, {"code": "429", "type": "insufficient_quota", "message": "words"}),
+        (403, "Access to the chat endpoint is denied."),  # xAI
+    ],
+)
+def test_an_error_of_the_account_or_model_ends_the_run(status, error):
+    assert status_failure(status, error, Secret("")).action == "stop"
+
+
 @pytest.mark.processes
 def test_too_long_prompt_is_sent_once(tmp_path):
     too_long = (500, "exceed_context_size_error", {})

@@ -258,6 +258,10 @@ def test_languages_are_named_by_their_codes():
     ("code", "message"),
     [
         ("import sys; sys.exit('no such mode')", "ended with exit code 1: no such mode"),
+        (
+            "import os; os.write(1, b'one\\nse\\xf1or\\nthree\\n')",
+            r"not UTF-8: se\\xf1or. Set its enc",
+        ),
         ("print('one')", "wrote 1 lines for 3 lines of text; it has to write one line for each"),
     ],
 )

@@ -163,3 +163,24 @@ def test_a_repair_that_loses_words_is_not_taken(text):
     except MalformedReplyError:
         return
     assert all(word in found for word in text.split('"text": "')[1].strip('"}').split())
+
+
+@pytest.mark.parametrize(
+    ("content", "prompt", "is_read"),
+    [
+        (r'{"text": "Qu\u00e9bec, $\\frac{a}{b}$"}', "", True),
+        (r'{"text": "Qu\u0000e9bec"}', "", False),
+        (r'{"text": "$\frac{a}{b}$"}', "", False),
+        (r'{"text": "a $\beta$"}', "", False),
+        (r'{"text": "an angle $\theta$"}', "", False),
+        (r'{"text": "$\rho$ and $\nabla$"}', "", False),
+        (r'{"text": "one\r\ntwo\n\tthree"}', "", True),
+        (r'{"text": "page\f two"}', "page\f two", True),  # of pdftotext
+    ],
+)
+def test_a_reply_that_lost_characters_by_its_escapes_is_malformed(content, prompt, is_read):
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    answer = read_answer({"model": "m", "choices": [choice]}, "m", "text", "key", Secret(""))
+    json_text = ResponseSchema("text", TEXT_FIELD)
+    status, reason, _ = classify_reply(answer, json_text, prompt=[prompt])
+    assert (status, reason) == (("ok", "") if is_read else ("malformed", "wrong_escape"))

@@ -84,7 +84,7 @@ def test_globs_match_files_and_folders_in_sorted_order():
     assert "news/*/c: no file or folder matches" in refusal("news/*/c")
     assert "none: no such file or folder" in refusal("none")
     Path("empty").mkdir()
-    assert "empty: no document in this folder. Supported: .jsonl" in refusal("empty")
+    assert "empty: no document in this folder, apart from hidden files" in refusal("empty")
 
 
 def test_the_page_on_corpora_lists_every_kind_of_file():
@@ -133,6 +133,30 @@ def test_queries_beside_a_corpus_are_no_documents(tmp_path, suffix):
     assert find_files([data / f"corpus{suffix}"])
     (data / f"corpus{suffix}").rename(data / f"pages{suffix}")
     assert len(find_files([tmp_path])) == 2  # files of a folder may have any name
+
+
+def test_hidden_files_are_read_only_if_named(tmp_path):
+    names = ("a.md", "._a.md", ".ipynb_checkpoints/a-checkpoint.md", "in/.venv/lib/LICENSE.txt")
+    for name in (*names, "__MACOSX/._a.md", ".jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
+    hidden = tmp_path / ".ipynb_checkpoints"
+    assert read_document_files([hidden])["_id"].to_list() == ["a-checkpoint"]
+    with pytest.raises(InputError, match="apart from hidden files"):
+        find_files([tmp_path / "in"])
+
+
+@pytest.mark.parametrize("given", [".", "../here", "../"])
+def test_the_outputs_of_a_run_are_no_documents(tmp_path, monkeypatch, given):
+    (tmp_path / "here/results/b").mkdir(parents=True)
+    (tmp_path / "here/cache/llm").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("a.md", "results/report.html", "results/b/c.jsonl", "cache/llm/d.jsonl"):
+        Path(name).write_text("text")
+    Path("cache/head.lock").touch()
+    assert [path.name for path, _ in find_files([given])] == ["a.md"]
+    assert [path.name for path, _ in find_files(["results"])] == ["c.jsonl", "report.html"]
 
 
 def test_a_pipe_is_refused(tmp_path):

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -80,6 +81,18 @@ def test_only_force_replaces_tables_of_another_config(project: Project) -> None:
     forced = run(project.folder, *command[:2], "--force", *command[2:])
     assert forced.returncode == 0, forced.stderr
     assert table.read_text() != before
+
+
+def test_tables_are_refused_if_an_edited_config_would_not_remake_them(project: Project) -> None:
+    command = ("psibench.cli", "run", "--cores", "1", "config.yaml")
+    options = run(project.folder, *command, "--", "--rerun-triggers", "mtime")
+    assert (options.returncode, "Written:" in options.stdout) == (2, False)
+    assert "an edited config would keep the tables" in options.stderr
+    shutil.rmtree(project.folder / ".snakemake/metadata")
+    refused = run(project.folder, *command)
+    assert (refused.returncode, "Written:" in refused.stdout) == (2, False)
+    last = refused.stderr.strip().splitlines()[-1]
+    assert last.startswith("psibench run: tables without records: results/")
 
 
 def test_a_partial_run_prints_no_table(project: Project) -> None:

@@ -20,7 +20,7 @@ try:
         start_head,
         stop_on_signals,
     )
-    from psibench.cluster.tables_here import claim_tables
+    from psibench.cluster.tables_here import claim_tables, refuse_unrecorded_tables
     from psibench.config.paths import CLEANING
     from psibench.errors import InputError, missing_extra
     from psibench.plan import jobs, paths, summaries
@@ -46,6 +46,8 @@ if (
 try:
     settings, model_entries = load_config(config)
     plan = make_plan(settings, model_entries)
+    if workflow.is_main_process:
+        refuse_unrecorded_tables(plan.named)
 except InputError as error:
     raise WorkflowError(str(error))
 except ModuleNotFoundError as error:

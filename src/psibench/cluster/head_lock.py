@@ -18,9 +18,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from psibench.config.paths import STORE_LOCK
 from psibench.errors import InputError
 
-STORE_LOCK = "head.lock"
 FOLDER_LOCK = Path(".snakemake") / "psibench-head.lock"
 HEAD_VARIABLE = "PSIBENCH_HEAD_LOCK"
 """Environment variable with the head's lock file; not set for jobs that outlive the head."""

@@ -1,4 +1,4 @@
-"""Record which config made the tables over all benchmarks; other configs must not replace them."""
+"""Tables of earlier runs: other configs must not replace them, and outdated ones must not stay."""
 
 import json
 import os
@@ -20,7 +20,38 @@ FORCE_VARIABLE = "PSIBENCH_FORCE"
 """Environment variable that allows replacing tables of another config."""
 STAND_INS = "stand_ins: true"
 """Recorded with the config files of a run with stand-ins."""
-REFUSED = "tables of another config: "
+REFUSED, UNRECORDED = "tables of another config: ", "tables without records: "
+"""Beginnings of messages."""
+
+
+FOLDER = Path("results")
+METADATA = (Path(".snakemake") / "metadata", Path(".snakemake") / "metadata.db")
+"""Folder or database in which Snakemake records parameters and inputs of each table."""
+
+
+def refuse_unrecorded_tables(benchmarks: Collection[str]) -> None:
+    """Raise InputError if benchmarks have tables, but Snakemake's records of them are missing.
+
+    Snakemake would take the tables for up to date, whatever the config says.
+
+    Parameters
+    ----------
+    benchmarks
+        Ids of the run's benchmarks and their views.
+    """
+    there = [name for name in benchmarks if any((FOLDER / name).rglob("*.parquet"))]
+    if there and not any(_has_content(path) for path in METADATA):
+        raise InputError(
+            f"{UNRECORDED}{', '.join(str(FOLDER / name) for name in there)} has tables, but there "
+            "is no folder .snakemake/metadata, which records how they were made, so that tables of "
+            "an earlier config would count as up to date. Restore it (copy runs with `cp -a`, with "
+            f"hidden folders), or move {FOLDER} away and run again: store/ keeps vectors, scores "
+            "and answers"
+        )
+
+
+def _has_content(path: Path) -> bool:
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
 
 
 def claim_tables(

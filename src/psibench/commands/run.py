@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from psibench.cluster.head import stop_signal
-from psibench.cluster.tables_here import FORCE_VARIABLE, REFUSED
+from psibench.cluster.tables_here import FORCE_VARIABLE, REFUSED, UNRECORDED
 from psibench.commands.base import (
     CONFIG_SUFFIXES,
     RESULTS_FOLDER,
@@ -57,6 +57,7 @@ RESERVED_OPTIONS = {
     "-s": "call snakemake itself",
     "--cores": "give it before `--`",
     "-c": "give --cores before `--`",
+    "--rerun-triggers": "with fewer triggers an edited config would keep the tables of the old one",
 }
 """Options of Snakemake that psibench sets and checks itself, with the alternative."""
 TARGETS_TEXT = (
@@ -180,8 +181,9 @@ def refuse_failure(
     ``began`` is the start of the run, seconds since the epoch.
     """
     for message in (one.getMessage() for one in records):
-        if REFUSED in message:
-            raise InputError(message[message.index(REFUSED) :].splitlines()[0])
+        for beginning in (REFUSED, UNRECORDED):
+            if beginning in message:
+                raise InputError(message[message.index(beginning) :].splitlines()[0])
         if refused := INPUT_FUNCTION_ERROR.search(message):
             raise InputError(refused["message"])
         for target in targets:

@@ -8,7 +8,7 @@ them from the config it was started with.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -260,6 +260,7 @@ def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking
     every = list(outcomes)
     failed = [o for o in every if o.status == "failed"]
     if len(failed) < len(every):  # other requests got replies, so a refusal concerns one item
+        _warn_if_rejected([o for o in failed if o.is_rejected], n_items, asking)
         failed = [o for o in failed if not o.is_rejected]
     if not failed:
         return
@@ -277,6 +278,17 @@ def _refuse_unanswered(outcomes: Iterable[Outcome], n_items: int, asking: Asking
         f"reply ({', '.join(f'{reason} {count}' for reason, count in reasons.most_common())}; "
         f"the last: {failed[-1].text[:200]}). All answers are stored; {advice}."
     )
+
+
+def _warn_if_rejected(rejected: Sequence[Outcome], n_items: int, asking: Asking) -> None:
+    if rejected:
+        reasons = Counter(outcome.reason for outcome in rejected).most_common()
+        warn(
+            f"{asking.task.name}, {asking.llm.model}: the server rejected {len(rejected)} of "
+            f"{n_items} requests, and their items are dropped "
+            f"({', '.join(f'{reason} {count}' for reason, count in reasons)}; the last: "
+            f"{rejected[-1].text[:200]})"
+        )
 
 
 def _outcome_row(item: TaskItem, outcome: Outcome) -> dict[str, Any]:
@@ -369,7 +381,7 @@ def read_asking(
     return Asking(llm_task, chosen, chosen.llm, llm, Path(prompt)), load_prices(config["prices"])
 
 
-@stage("ask", version=8)
+@stage("ask", version=9)
 def run_ask(job: Job) -> None:
     """Ask a shard of a task about all domains of a language and write the task's tables.
 

@@ -120,7 +120,7 @@ def run_program(
     """Translate texts with one process: each line of a text is a line of its input and output.
 
     Blank lines are not sent. Raises InputError if the program is missing, fails, or writes another
-    number of lines.
+    number of lines or bytes that are not UTF-8.
     """
     command = program_of(llm, section)
     where = f"language model {llm.model!r}: {command[0]}"
@@ -146,16 +146,23 @@ def run_program(
                 process.wait()
         out.seek(0)
         err.seek(0)
-        found = out.read().decode(errors="replace").removesuffix("\n").split("\n")
+        written = out.read().removesuffix(b"\n").split(b"\n")
         messages = one_line(err.read().decode(errors="replace"), ERROR_CHARS)
     if process.returncode:
         raise InputError(f"{where} ended with exit code {process.returncode}: {messages}")
-    if len(found) != len(lines):
+    if len(written) != len(lines):
         raise InputError(
-            f"{where} wrote {len(found):,} lines for {len(lines):,} lines of text; it has to write "
-            f"one line for each, in order. {messages}".rstrip()
+            f"{where} wrote {len(written):,} lines for {len(lines):,} lines of text; it has to "
+            f"write one line for each, in order. {messages}".rstrip()
         )
-    translated = iter(found)
+    try:
+        translated = iter([line.decode() for line in written])
+    except UnicodeDecodeError as error:
+        shown = error.object.decode(errors="backslashreplace")
+        raise InputError(
+            f"{where} wrote a line that is not UTF-8: {one_line(shown, ERROR_CHARS)}. Set its "
+            "encoding, e.g. with `command: [env, LC_ALL=C.UTF-8, ...]`"
+        ) from None
     return [
         "\n".join(next(translated) if line.strip() else "" for line in of_text)
         for of_text in by_text

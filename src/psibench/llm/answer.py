@@ -1,7 +1,8 @@
 """A server's answer to one request, and the outcome that follows from it."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,6 +37,14 @@ BROKEN_OFF = frozenset(
 )
 """Finish reasons in lower case, from OpenAI and other servers and gateways: a filter, a limit of
 tokens, and a server that gave up. The text is then an incomplete reply."""
+
+
+WRONG_ESCAPE = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)"
+    r"|\t(?:heta|imes|ext\w*|au|ilde|frac|riangle\w*)\b|\n(?:abla|eq|otin)\b"
+)
+"""Characters of wrong escapes in a JSON text: ``\\u0000e9`` instead of ``\\u00e9``, or LaTeX's
+``\\frac`` instead of ``\\\\frac``."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +106,13 @@ class Outcome:
 
 
 def classify_reply(
-    answer: Answer, response: ResponseSchema, limit: int | None = None
+    answer: Answer, response: ResponseSchema, limit: int | None = None, prompt: Iterable[str] = ()
 ) -> tuple[Status, str, Any]:
     """Return status, reason and value of the outcome of a stored reply.
 
     Pure, so that a better parser needs no new request. If a reply was cut off before ``limit``, the
-    requested limit of its tokens, then the model's context window cut it off.
+    requested limit of its tokens, then the model's context window cut it off. Control characters
+    are allowed only if a text of ``prompt`` has them.
     """
     ending = answer.finish_reason.lower()
     if ending in FILTERED:
@@ -126,7 +136,19 @@ def classify_reply(
     plain = json.dumps(value, ensure_ascii=False)
     if writable(plain) != plain:
         return "malformed", "half_surrogate", None
+    odd = {found[0] for text in _texts(value) for found in WRONG_ESCAPE.finditer(text)}
+    if odd and not all(any(one in text for text in prompt) for one in odd):
+        return "malformed", "wrong_escape", None
     return "ok", "", value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 def _has_only_thoughts(answer: Answer, response: ResponseSchema) -> bool:

@@ -24,7 +24,7 @@ from psibench.llm.answer import (
 )
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
-from psibench.llm.connection import TryFailedError
+from psibench.llm.connection import FORBIDDEN, NOT_SERVED, PROMPT_TOO_LONG, TryFailedError
 from psibench.llm.replies import has_thoughts
 from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
@@ -79,7 +79,8 @@ class RequestChain:
         """
         self.usage += answer.usage
         limit = self.request.sampling.max_output_tokens
-        status, reason, value = classify_reply(answer, self.request.response, limit)
+        prompt = [message.content for message in self.request.messages]
+        status, reason, value = classify_reply(answer, self.request.response, limit, prompt)
         is_final = status not in REASKED or reason == CONTEXT_FULL
         if is_final or self.n_reasks >= self.max_reasks:
             text, model = writable(answer.text or answer.refusal or ""), writable(answer.model)
@@ -132,12 +133,15 @@ class OutcomeSink:
     ``form_reasons`` counts malformed and truncated replies by reason, whether or not another sample
     was requested, among ``n_judged`` replies; ``n_with_thoughts`` counts the items from whose reply
     thoughts were removed. ``n_timeouts`` of ``n_sent`` HTTP requests timed out (0 for batches).
+    ``answered`` is a request that the server has answered, in this run or before; ``n_doubtful``
+    counts the requests rejected since the last reply, except for too long prompts.
     """
 
     def __init__(self, on_outcome: Callable[[Outcome], None]) -> None:
         self.n_items = self.n_from_store = self.n_replies = self.n_consecutive_failures = 0
         self.n_with_thoughts = self._n_rejected = self.n_judged = 0
-        self.n_sent = self.n_timeouts = 0
+        self.n_sent = self.n_timeouts = self.n_doubtful = 0
+        self.answered: Request | None = None
         self._unasked: Iterator[RequestChain] = iter(())
         self._ahead = deque[RequestChain]()
         self.statuses, self.form_reasons = Counter[str](), Counter[str]()
@@ -166,6 +170,7 @@ class OutcomeSink:
                 yield chain
             else:
                 self.n_from_store += 1
+                self.answered = chain.request
                 self.emit(outcome, chain)
 
     def emit(self, outcome: Outcome, chain: RequestChain) -> None:
@@ -179,15 +184,17 @@ class OutcomeSink:
             self.statuses[each.status] += 1
             self._on_outcome(each)
 
-    def count_reply(self) -> None:
-        """Count a reply received from the server; it resets the count of consecutive failures."""
-        self.n_consecutive_failures = self._n_rejected = 0
+    def count_reply(self, request: Request | None = None) -> None:
+        """Count a reply from the server; it resets the counts of failures since the last reply."""
+        self.n_consecutive_failures = self._n_rejected = self.n_doubtful = 0
         self.n_replies += 1
+        self.answered = request or self.answered
 
     def count_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
         """Count a request without a usable reply and return the item's outcome."""
         self.n_consecutive_failures += 1
         self._n_rejected += failure.action == "reject"
+        self.n_doubtful += failure.action == "reject" and failure.reason != PROMPT_TOO_LONG
         return chain.failure_outcome(failure)
 
     def should_give_up(self, most: int) -> bool:
@@ -196,13 +203,13 @@ class OutcomeSink:
         If the server has answered any request of the job, in this run or before, rejected requests
         are removed from the count, because they show nothing about the server.
         """
-        if self.n_consecutive_failures >= most and self._n_rejected and self._has_answer():
+        if self.n_consecutive_failures >= most and self._n_rejected and self.has_answer():
             self.n_consecutive_failures -= self._n_rejected
             self._n_rejected = 0
         return self.n_consecutive_failures >= most
 
-    def _has_answer(self) -> bool:
-        """Look for an answer, also among later items."""
+    def has_answer(self) -> bool:
+        """Look for an answer of the server, also among later items."""
         while not self.n_replies and not self.n_from_store:
             if (chain := next(self._unasked, None)) is None:
                 break
@@ -237,6 +244,7 @@ async def ask(
     await run_workers(
         iter(chains), asker.process, concurrency=policy.concurrency, check_stop=check_stop
     )
+    await asker.confirm_rejections()
 
 
 async def run_workers(
@@ -327,8 +335,8 @@ class _Asker:
             try:
                 answer = await self._client.ask(chain.request, chain.key)
             except TryFailedError as failure:
-                return self._handle_failure(chain, failure)
-            self.results.count_reply()
+                return await self._handle_failure(chain, failure)
+            self.results.count_reply(chain.request)
             try:
                 self._store.add(answer)
             except OSError as error:
@@ -343,17 +351,52 @@ class _Asker:
                 return outcome
         return None
 
-    def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+    async def _handle_failure(self, chain: RequestChain, failure: TryFailedError) -> Outcome:
+        if failure.reason == FORBIDDEN and failure.action == "stop" and self.results.has_answer():
+            failure = TryFailedError(failure.reason, failure.detail, action="reject")
         outcome = self.results.count_failure(chain, failure)
         if failure.action == "stop":
-            self._halt(f"the server refuses all requests: {failure}")
+            remedy = ""
+            if failure.reason in NOT_SERVED:
+                remedy = (
+                    f". The request went to {self._client.url.rstrip('/')}/chat/completions: check "
+                    "base_url, which usually ends in /v1, and the model's name"
+                )
+            self._halt(f"the server refuses all requests: {failure}{remedy}")
         elif self.results.should_give_up(self._policy.give_up_after):
             n_failed = self.results.n_consecutive_failures
             self._halt(
                 f"{n_failed} requests failed in a row, the last with {failure}. "
                 "All answers so far are stored; fix the cause and run again."
             )
+        elif self.results.n_doubtful >= self._policy.give_up_after:
+            await self.confirm_rejections()
         return outcome
+
+    async def confirm_rejections(self) -> None:
+        """Check that the requests rejected since the last reply are at fault, not the account.
+
+        Repeats a request that the server has answered, because an account without credit, an
+        expired key or a withdrawn model may look like a rejected request. The reply is not stored.
+
+        Raises
+        ------
+        InputError
+            If the server refuses that request, too.
+        """
+        n_rejected, self.results.n_doubtful = self.results.n_doubtful, 0
+        answered = self.results.answered
+        if not n_rejected or answered is None or self._error is not None:
+            return
+        try:
+            await self._client.ask(answered, answered.key)
+        except TryFailedError as failure:
+            if failure.reason != PROMPT_TOO_LONG:
+                raise InputError(
+                    f"the server rejected the last {n_rejected} requests, and now also a request "
+                    f"that it answered before, with {failure}. All answers so far are stored; fix "
+                    "the cause (credit, key, model, or its settings in `llms:`) and run again."
+                ) from None
 
     def _halt(self, message: str) -> None:
         self._error = self._error or InputError(message)

@@ -45,7 +45,25 @@ STOP_STATUS = frozenset({401, 402, 403, 404, 405})
 """Every other request would fail, too: wrong key, no credit, wrong address or model. The same holds
 for redirections (3xx), which are not followed."""
 
-_STOP_CODES = frozenset({"insufficient_quota", "invalid_api_key", "model_not_found"})
+_STOP_CODES = frozenset(
+    {"insufficient_quota", "invalid_api_key", "model_not_found", "exceeded_current_quota_error"}
+    | {"billing_not_active", "billing_hard_limit_reached", "Arrearage", "model_decommissioned"}
+)
+"""Codes or types of OpenAI, Moonshot, DashScope and Groq, some of them with status 400 or 429."""
+
+FORBIDDEN = "http_403"
+"""Reason of a wrong key or a missing permission, or of a firewall that refuses single texts."""
+NOT_SERVED = frozenset({"http_404", "http_405"})
+"""Reasons if the server has no such address, or no such model."""
+_FILTER_CODES = frozenset(
+    {"content_filter", "content_policy_violation"}
+    | {"data_inspection_failed", "DataInspectionFailed"}
+)
+"""Codes or types of OpenAI, Azure and DashScope."""
+_FILTER_MESSAGE = re.compile(
+    r"violates usage guidelines|SAFETY_CHECK|input was flagged", re.IGNORECASE
+)
+"""Messages with status 403 of content filters: xAI, OpenRouter."""
 
 PROMPT_TOO_LONG = "prompt_too_long"
 """Reason if a prompt, with the reply it allows, exceeds the context of the server's model."""
@@ -99,6 +117,11 @@ class Connection:
         Called when a connection breaks; returns how the server ended, or None while it runs.
     most_bytes
         Limit for a reply, unpacked; a larger one is not read to its end, and its request rejected.
+
+    Attributes
+    ----------
+    url
+        The server's address without keys, for messages.
     """
 
     def __init__(
@@ -122,8 +145,10 @@ class Connection:
         self._turnstile = Turnstile()
         self._logged = set[str]()
         self.n_sent = self.n_timeouts = 0
-        url = without_keys(address or OPENAI_URL)
-        logger.info("asking %s at %s, up to %d requests at once", model, url, policy.concurrency)
+        self.url = without_keys(address or OPENAI_URL)
+        logger.info(
+            "asking %s at %s, up to %d requests at once", model, self.url, policy.concurrency
+        )
 
     async def post(
         self, path: str, call: Call, body: Callable[[], bytes], read: Callable[[Any, float], _T]
@@ -200,7 +225,10 @@ class Connection:
                     raise InputError(message) from None
             raise
         if response.status_code < 300:
-            return response
+            if (status := _status_of_error(response.content)) is None:
+                return response
+            response.status_code = status
+            self.budget.finish(call, None)  # maybe billed
         self.budget.finish(call, Usage())
         self._log_first(f"http_{response.status_code}", server_text(response.text, self._secret))
         self._set_retry_header(response)
@@ -328,6 +356,22 @@ def _refuse_large(content: bytearray, most_bytes: int) -> None:
         raise TryFailedError("too_large", detail, action="reject")
 
 
+def _status_of_error(content: bytes) -> int | None:
+    """Return the status of an error that a server reports in the body of a successful reply.
+
+    Gateways such as OpenRouter send status 200 before their provider has answered. None without
+    an error, or without its status in ``code``.
+    """
+    if b'"error"' not in content[:SERVER_TEXT_CHARS]:
+        return None
+    try:
+        reply = json.loads(content)
+        status = None if reply.get("choices") else int(reply["error"]["code"])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return status if status is not None and 400 <= status < 600 else None
+
+
 def _whole(response: "httpx2.Response", content: bytearray) -> "httpx2.Response":
     """Return a response with its content, read and unpacked."""
     import httpx2
@@ -389,7 +433,7 @@ def status_failure(
     """
     body = error if isinstance(error, dict) else {}
     codes = [str(body.get(name) or "") for name in ("code", "type")]
-    code = next(filter(None, codes), "")
+    code = next(iter(_STOP_CODES & set(codes)), next(filter(None, codes), ""))
     otherwise = error if isinstance(error, str) else text
     message = body.get("message") or body.get("detail") or otherwise
     detail = server_text(message, secret)
@@ -397,7 +441,8 @@ def status_failure(
         host = server_text(_host(location) or "another address", secret)
         remedy = "name that address in the config if you trust it"
         detail = f"the server redirects to {host}; {remedy}. {detail}"
-    if code in ("content_filter", "content_policy_violation"):
+    is_filter = status == 403 and _FILTER_MESSAGE.search(detail)
+    if is_filter or _FILTER_CODES & set(codes):
         return TryFailedError("content_filter", detail, action="reject")
     says_so = _CONTEXT_CODES & set(codes) or _CONTEXT_MESSAGE.search(detail)
     if status in _CONTEXT_STATUS and says_so:

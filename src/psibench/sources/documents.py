@@ -103,8 +103,9 @@ def document_rows(
         bad.n_good += 1
         text = record.get(column)
         if not isinstance(text, str) and (text is not None or column not in record):
+            kind = f" (it is {type(text).__name__})" if column in record else ""
             raise InputError(
-                f"{origin}: no text in field {column!r}; found the fields "
+                f"{origin}: no text in field {column!r}{kind}; found the fields "
                 f"{', '.join(record) or 'none'}. Set text_column to the field with the text."
             )
         id_field = next((name for name in ids if record.get(name) is not None), None)

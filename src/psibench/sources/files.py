@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.config.paths import CONFIG_FOLDER, SHIPPED, shipped
+from psibench.config.paths import CONFIG_FOLDER, SHIPPED, STORE_LOCK, shipped
 from psibench.errors import FEW, InputError, MissingError, missing_extra
 from psibench.lines import read_records
 from psibench.reading import one_line, read_text_file, require_file
@@ -26,6 +26,10 @@ Record = tuple[str, dict[str, Any]]
 logger = logging.getLogger("psibench")
 
 PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
+MACOS_FOLDER = "__MACOSX"
+"""Folder of a zip archive of macOS, with a small binary file for each file of the archive."""
+RESULTS = "results"
+"""Folder of a run's tables in its working directory."""
 MOST_TEXT_BYTES = 1 << 28
 """Largest text file, about fifty long novels; it is one document and is copied several times."""
 PARQUET_ROWS = 256
@@ -159,7 +163,8 @@ def find_files(
     """List ``(file, root)`` for files, folders and globs; ids are relative to the root.
 
     The root of a glob is the folder before its first wildcard. ``skipped`` counts the files in
-    folders that are not read, by suffix, without hidden files.
+    folders that are not read, by suffix. Hidden files and folders, and a run's results and store,
+    are neither read nor counted unless ``paths`` names them.
 
     Raises InputError if a path is missing or not a file, a glob matches nothing, a listed file has
     an unknown suffix, or a folder has no document, has queries beside a corpus, or cannot be read.
@@ -179,7 +184,8 @@ def find_files(
             if not inside:
                 more = f"; {skipped_text(others)}" if others else ""
                 raise MissingError(
-                    f"{path}: no document in this folder. Supported: {SUPPORTED}{more}"
+                    f"{path}: no document in this folder, apart from hidden files and folders. "
+                    f"Supported: {SUPPORTED}{more}"
                 )
             files += [(p, path) for p in inside]
         elif not path.exists():
@@ -195,7 +201,9 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
     """List the documents below a folder, sorted, and count the other files by kind.
 
     The walk is iterative, since Python's recursion would fail at a thousand nested folders. Links
-    to folders are not followed.
+    to folders are not followed. Hidden files and folders are left out: they are copies
+    (``.ipynb_checkpoints``, macOS's ``._NAME``) or belong to programs (``.git``, ``.venv``). So are
+    the results and the store of a run.
     """
     files, others, waiting = list[Path](), Counter[str](), [folder]
     while waiting:
@@ -206,11 +214,13 @@ def _inside(folder: Path) -> tuple[list[Path], Counter[str]]:
             raise InputError(f"{parent}: cannot be read ({error.strerror})") from error
         for entry in entries:
             path = Path(entry.path)
+            if path.name.startswith(".") or path.name == MACOS_FOLDER:
+                continue
             if entry.is_dir(follow_symlinks=False):
-                waiting.append(path)
+                waiting += [] if _is_written_by_run(path) else [path]
             elif _is_file(entry) and _suffix(path) in SUFFIXES:
                 files.append(path)
-            elif not any(part.startswith(".") for part in path.relative_to(folder).parts):
+            else:
                 others[_kind(path)] += 1
     _refuse_queries(files)
     return sorted(files), others
@@ -229,6 +239,13 @@ def _refuse_queries(files: Sequence[Path]) -> None:
                 f"{folder}: has {corpus.name} and {path.name}, so the queries would be read as "
                 f"documents; give {corpus} instead of the folder"
             )
+
+
+def _is_written_by_run(folder: Path) -> bool:
+    """Return whether a folder has the results or the store of a run, whose tables have texts."""
+    if folder.name == RESULTS and os.path.realpath(folder) == os.path.realpath(RESULTS):
+        return True
+    return (folder / STORE_LOCK).exists()
 
 
 def _is_file(entry: "os.DirEntry[str]") -> bool:
