@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -125,8 +126,9 @@ def _query_count(config: Path, sources: Sequence[str | Path]) -> str:
 
 
 def _yaml_list(texts: list[str]) -> str:
-    dumped = yaml.safe_dump(texts, default_flow_style=True, allow_unicode=True, width=math.inf)
-    return dumped.strip()
+    """Return texts as a YAML list in one line; in double quotes, the only ones with escapes."""
+    options: dict[str, Any] = {"default_flow_style": True, "default_style": '"'}
+    return yaml.safe_dump(texts, allow_unicode=True, width=math.inf, **options).strip()
 
 
 DESCRIPTION = (
