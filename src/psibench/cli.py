@@ -14,6 +14,7 @@ from psibench.config.secrets import without_keys
 from psibench.errors import InputError, missing_extra
 
 BAD_INPUT = 2
+DOCS = "https://github.com/psibench/psibench/tree/main/docs"
 STYLE = r"\x1b\[(?:[012]|1;3[13])m"
 UNPRINTABLE = re.compile(
     rf"(?!{STYLE})[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -56,7 +57,8 @@ def build_parser(command_name: str | None) -> argparse.ArgumentParser:
         prog="psibench",
         description="Measure how a retriever's quality depends on the position of the evidence.",
         epilog="Quick start: `psibench score --example`, or `psibench init` in the folder of your "
-        "texts. psibench COMMAND --help describes a command.",
+        "texts. psibench COMMAND --help describes a command. Pages named docs/... are at "
+        f"{DOCS}.",
     )
     parser.add_argument("--version", action="version", version=f"psibench {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
