@@ -74,7 +74,7 @@ class QueryCount:
     """The number of known-item queries that documents give.
 
     ``n_simulated`` is the number of documents that were simulated; if it is below ``n_documents``,
-    ``n_queries`` is extrapolated. ``problem`` is the reason if there is no query.
+    ``n_queries`` is extrapolated. ``problem`` is the reason if there is no query, without a full stop.
     """
 
     n_queries: int
@@ -110,7 +110,7 @@ def known_item_count(section: KnownItem, documents: pl.DataFrame) -> QueryCount:
     n_simulated = len(range(0, documents.height, every))
     n_queries = round(queries.height * documents.height / max(1, n_simulated))
     planned = len(POSITIONS) * section.queries_per_third * documents.height
-    problem = why_no_query(documents, dropped) if queries.is_empty() else None
+    problem = why_no_query(documents, dropped).removesuffix(".") if queries.is_empty() else None
     return QueryCount(n_queries, planned, documents.height, n_simulated, problem)
 
 
