@@ -74,7 +74,7 @@ class QueryCount:
     """The number of known-item queries that documents give.
 
     ``n_simulated`` is the number of documents that were simulated; if it is below ``n_documents``,
-    ``n_queries`` is extrapolated. ``problem`` is the reason if there is no query, without a full stop.
+    ``n_queries`` is extrapolated. ``problem`` is the reason if there is no query, as a clause.
     """
 
     n_queries: int
