@@ -82,13 +82,14 @@ def test_a_table_that_cannot_be_read_is_replaced(content: bytes) -> None:
     claim_tables([PSI], benchmarks=["other"], configs=["other.yaml"])
 
 
-@pytest.mark.parametrize("record", [None, "metadata/x", "metadata.db"])
+@pytest.mark.parametrize("record", [None, "metadata/x", "metadata.db", "incomplete/x"])
 def test_tables_without_snakemakes_records_are_refused(record: str | None) -> None:
     refuse_unrecorded_tables(["mine"])  # no table of this benchmark yet
     Path("results/mine/runs").mkdir(parents=True)
     Path("results/mine/runs/bm25.parquet").touch()
-    Path(".snakemake/metadata").mkdir()
-    if record:
+    for folder in ("metadata", "incomplete"):
+        (Path(".snakemake") / folder).mkdir()
+    if record:  # a run that was killed in its first job has only marks of unfinished jobs
         (Path(".snakemake") / record).touch()
         refuse_unrecorded_tables(["mine", "mine-raw"])
     else:

@@ -176,6 +176,8 @@ def test_a_repair_that_loses_words_is_not_taken(text):
         (r'{"text": "$\rho$ and $\nabla$"}', "", False),
         (r'{"text": "one\r\ntwo\n\tthree"}', "", True),
         (r'{"text": "page\f two"}', "page\f two", True),  # of pdftotext
+        (r'{"text": "nom\text. 12"}', "Name\tDurchwahl 12", True),  # a table, translated
+        (r'{"text": "an angle\n$\theta$"}', "ein Winkel\n", False),
     ],
 )
 def test_a_reply_that_lost_characters_by_its_escapes_is_malformed(content, prompt, is_read):
@@ -184,3 +186,10 @@ def test_a_reply_that_lost_characters_by_its_escapes_is_malformed(content, promp
     json_text = ResponseSchema("text", TEXT_FIELD)
     status, reason, _ = classify_reply(answer, json_text, prompt=[prompt])
     assert (status, reason) == (("ok", "") if is_read else ("malformed", "wrong_escape"))
+
+
+def test_a_plain_reply_has_no_escapes():
+    choice = {"message": {"content": "$x$\timed\n\text\tau"}, "finish_reason": "stop"}
+    answer = read_answer({"model": "m", "choices": [choice]}, "m", "text", "key", Secret(""))
+    plain = ResponseSchema("text", TEXT_FIELD, form="text")
+    assert classify_reply(answer, plain)[0] == "ok"

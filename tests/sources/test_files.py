@@ -128,8 +128,9 @@ def test_queries_beside_a_corpus_are_no_documents(tmp_path, suffix):
     data.mkdir()
     for name in ("corpus", "queries"):
         (data / f"{name}{suffix}").touch()
-    with pytest.raises(InputError, match=f"give .*corpus{suffix} instead of the folder"):
-        find_files([tmp_path])
+    for path in (tmp_path, tmp_path / "*", data / f"*{suffix}", tmp_path / "**" / "*.*"):
+        with pytest.raises(InputError, match=f"give .*corpus{suffix} instead"):
+            find_files([path])
     assert find_files([data / f"corpus{suffix}"])
     (data / f"corpus{suffix}").rename(data / f"pages{suffix}")
     assert len(find_files([tmp_path])) == 2  # files of a folder may have any name

@@ -46,7 +46,10 @@ if (
 try:
     settings, model_entries = load_config(config)
     plan = make_plan(settings, model_entries)
-    if workflow.is_main_process:
+    if (
+        workflow.is_main_process
+        and not workflow.workflow_settings.persistence_backend_db_url
+    ):
         refuse_unrecorded_tables(plan.named)
 except InputError as error:
     raise WorkflowError(str(error))

@@ -25,8 +25,9 @@ REFUSED, UNRECORDED = "tables of another config: ", "tables without records: "
 
 
 FOLDER = Path("results")
-METADATA = (Path(".snakemake") / "metadata", Path(".snakemake") / "metadata.db")
-"""Folder or database in which Snakemake records parameters and inputs of each table."""
+RECORDS = tuple(Path(".snakemake") / name for name in ("metadata", "metadata.db", "incomplete"))
+"""Folder or database in which Snakemake records parameters and inputs of each table, and the folder
+with its marks of unfinished jobs, whose tables it makes again."""
 
 
 def refuse_unrecorded_tables(benchmarks: Collection[str]) -> None:
@@ -40,7 +41,7 @@ def refuse_unrecorded_tables(benchmarks: Collection[str]) -> None:
         Ids of the run's benchmarks and their views.
     """
     there = [name for name in benchmarks if any((FOLDER / name).rglob("*.parquet"))]
-    if there and not any(_has_content(path) for path in METADATA):
+    if there and not any(map(_has_content, RECORDS)):
         raise InputError(
             f"{UNRECORDED}{', '.join(str(FOLDER / name) for name in there)} has tables, but there "
             "is no folder .snakemake/metadata, which records how they were made, so that tables of "

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,13 +106,14 @@ class Outcome:
 
 
 def classify_reply(
-    answer: Answer, response: ResponseSchema, limit: int | None = None, prompt: Iterable[str] = ()
+    answer: Answer, response: ResponseSchema, limit: int | None = None, prompt: Sequence[str] = ()
 ) -> tuple[Status, str, Any]:
     """Return status, reason and value of the outcome of a stored reply.
 
     Pure, so that a better parser needs no new request. If a reply was cut off before ``limit``, the
-    requested limit of its tokens, then the model's context window cut it off. Control characters
-    are allowed only if a text of ``prompt`` has them.
+    requested limit of its tokens, then the model's context window cut it off. JSON may have control
+    characters, and words behind a tab that may be LaTeX, only if a text of ``prompt`` has such
+    characters.
     """
     ending = answer.finish_reason.lower()
     if ending in FILTERED:
@@ -136,10 +137,16 @@ def classify_reply(
     plain = json.dumps(value, ensure_ascii=False)
     if writable(plain) != plain:
         return "malformed", "half_surrogate", None
-    odd = {found[0] for text in _texts(value) for found in WRONG_ESCAPE.finditer(text)}
-    if odd and not all(any(one in text for text in prompt) for one in odd):
+    if response.form == "json" and _has_wrong_escape(value, prompt):
         return "malformed", "wrong_escape", None
     return "ok", "", value
+
+
+def _has_wrong_escape(value: Any, prompt: Sequence[str]) -> bool:
+    found = {one[0] for text in _texts(value) for one in WRONG_ESCAPE.finditer(text)}
+    # Other words follow the tabs of a translation, but every prompt has line ends.
+    odd = {one if one[0] == "\n" else one[0] for one in found}
+    return not all(any(one in text for text in prompt) for one in odd)
 
 
 def _texts(value: Any) -> Iterator[str]:

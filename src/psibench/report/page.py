@@ -96,7 +96,7 @@ class ReportInput(Scored):
     links: Mapping[str, str] = field(default_factory=dict)
 
 
-@stage("report", version=11)
+@stage("report", version=12)
 def run_report(job: Job) -> None:
     """Write the report.
 

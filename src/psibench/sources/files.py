@@ -167,7 +167,8 @@ def find_files(
     are neither read nor counted unless ``paths`` names them.
 
     Raises InputError if a path is missing or not a file, a glob matches nothing, a listed file has
-    an unknown suffix, or a folder has no document, has queries beside a corpus, or cannot be read.
+    an unknown suffix, a folder has no document or cannot be read, or a folder or glob has queries
+    beside a corpus.
     """
     files: list[tuple[Path, Path]] = []
     skipped = Counter() if skipped is None else skipped
@@ -177,7 +178,9 @@ def find_files(
             if not matched:
                 raise MissingError(f"{path}: no file or folder matches")
             root = Path(*takewhile(lambda part: not has_magic(part), path.parts))
-            files += [(file, root) for file, _ in find_files(matched, skipped)]
+            found = [file for file, _ in find_files(matched, skipped)]
+            _refuse_queries(found)
+            files += [(file, root) for file in found]
         elif path.is_dir():
             inside, others = _inside(path)
             skipped += others
@@ -237,7 +240,7 @@ def _refuse_queries(files: Sequence[Path]) -> None:
         if name == "queries" and (corpus := names.get((folder, "corpus"))) is not None:
             raise InputError(
                 f"{folder}: has {corpus.name} and {path.name}, so the queries would be read as "
-                f"documents; give {corpus} instead of the folder"
+                f"documents; give {corpus} instead"
             )
 
 
