@@ -111,7 +111,7 @@ def test_too_few_documents_exit_with_3_and_the_number_that_suffices(gate, noisy)
     assert 700 <= needed <= 1500
     assert "there are 40" in error
     assert printed.count("cannot tell") == 4
-    assert "Means of a cell are plain" in printed
+    assert "Means are plain means over the queries" in printed
 
 
 @pytest.mark.parametrize(("value", "code"), [("pass", 0), ("fail", 1)])

@@ -115,7 +115,7 @@ def test_spans_in_another_text_are_reported(files, capsys):
     longer.write_ndjson(files / "queries.jsonl")
     assert score(files, "--corpus", files / "corpus.jsonl") == 0
     assert "document 'd3' has" in (told := capsys.readouterr().err)
-    assert "(2 of 120 queries): their spans count in another text" in told
+    assert "(2 of 120 queries): their spans refer to another text" in told
 
 
 def test_queries_search_their_domain_if_the_runs_do(files, capsys):

@@ -43,11 +43,11 @@ def refuse_unrecorded_tables(benchmarks: Collection[str]) -> None:
     there = [name for name in benchmarks if any((FOLDER / name).rglob("*.parquet"))]
     if there and not any(map(_has_content, RECORDS)):
         raise InputError(
-            f"{UNRECORDED}{', '.join(str(FOLDER / name) for name in there)} has tables, but there "
-            "is no folder .snakemake/metadata, which records how they were made, so that tables of "
-            "an earlier config would count as up to date. Restore it (copy runs with `cp -a`, with "
-            f"hidden folders), or move {FOLDER} away and run again: store/ keeps vectors, scores "
-            "and answers"
+            f"{UNRECORDED}{', '.join(str(FOLDER / name) for name in there)} has tables, but "
+            ".snakemake/metadata, which records how they were made, is missing or empty, so tables "
+            "of an earlier config would count as up to date. Restore it (copy runs with `cp -a`, "
+            f"with hidden folders), or move {FOLDER} away and run again: store/ keeps vectors, "
+            "scores and answers"
         )
 
 

@@ -43,7 +43,7 @@ LENGTH_PARTS = 3
 """Length slices of documents without a length bucket, of equally many documents."""
 MOST_SLICES = 50
 NAMED_CELLS = 3
-PLAIN_NOTE = "Means of a cell are plain, not at equal documents."
+PLAIN_NOTE = "Means are plain means over the queries of a cell, not means at equal documents."
 SHOWN_NOTE = (
     "p: family-wise over all cells; shown from: the smallest loss that would be significant"
 )

@@ -111,8 +111,8 @@ def _warn_of_lengths(evidence: pl.DataFrame, documents: pl.DataFrame, files: str
         print(
             f"warning: {files}: document {document_id!r} has {found} characters, but "
             f"pos_char_length of query {query_id!r} is {length} ({odd.height} of {evidence.height} "
-            "queries): their spans count in another text, e.g. with a title or other line ends, or "
-            "in bytes. Positions are right only if the texts are translations",
+            "queries): their spans refer to another text, e.g. with a title or other line ends, or "
+            "count bytes. Positions are wrong unless this corpus is a translation",
             file=sys.stderr,
         )
 

@@ -284,10 +284,9 @@ def _warn_if_rejected(rejected: Sequence[Outcome], n_items: int, asking: Asking)
     if rejected:
         reasons = Counter(outcome.reason for outcome in rejected).most_common()
         warn(
-            f"{asking.task.name}, {asking.llm.model}: the server rejected {len(rejected)} of "
-            f"{n_items} requests, and their items are dropped "
-            f"({', '.join(f'{reason} {count}' for reason, count in reasons)}; the last: "
-            f"{rejected[-1].text[:200]})"
+            f"{asking.title}: the server rejected {len(rejected)} of {n_items} requests, and their "
+            f"items are dropped ({', '.join(f'{reason} {count}' for reason, count in reasons)}; "
+            f"the last: {rejected[-1].text[:200]})"
         )
 
 
