@@ -333,6 +333,15 @@ def test_budget_is_not_exceeded_and_answers_are_kept(tmp_path, concurrency):
     assert (run.error, len(run.outcomes)) == (None, 50)
 
 
+def test_a_rejected_request_at_the_end_of_the_budget_is_not_checked(tmp_path):
+    short = request(sampling=Sampling(max_output_tokens=10), messages=(Message("user", "y"),))
+    wanted, server = [*long_items(1), AskItem("short", short)], ScriptedServer(0.0, 400)
+    chosen, budget = settings(concurrency=1), Budget(0.003, PRICE)
+    run = ask(wanted, tmp_path, server=server, chosen=chosen, budget=budget)
+    assert (run.error, run.statuses) == (None, {"ok": 1, "failed": 1})
+    assert (server.n_asked, budget.spent_usd <= 0.003) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("failure", "n_sent"),
     [

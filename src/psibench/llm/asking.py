@@ -6,6 +6,7 @@ when it has finished the last one, and there is no queue between items and worke
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -25,10 +26,13 @@ from psibench.llm.answer import (
 from psibench.llm.answer_store import AnswerStore
 from psibench.llm.client import OpenAIChatClient
 from psibench.llm.connection import FORBIDDEN, NOT_SERVED, PROMPT_TOO_LONG, TryFailedError
+from psibench.llm.limits import BudgetReachedError
 from psibench.llm.replies import has_thoughts
 from psibench.llm.request import Request
 from psibench.llm.sections import AskPolicy
 from psibench.llm.usage import Usage
+
+logger = logging.getLogger("psibench")
 
 _T = TypeVar("_T")
 
@@ -378,6 +382,7 @@ class _Asker:
 
         Repeats a request that the server has answered, because an account without credit, an
         expired key or a withdrawn model may look like a rejected request. The reply is not stored.
+        Without enough of the budget for it, the rejected requests are taken to be at fault.
 
         Raises
         ------
@@ -390,6 +395,8 @@ class _Asker:
             return
         try:
             await self._client.ask(answered, answered.key)
+        except BudgetReachedError:
+            logger.warning("no money left to check whether %d requests are at fault", n_rejected)
         except TryFailedError as failure:
             if failure.reason != PROMPT_TOO_LONG:
                 raise InputError(
