@@ -1,5 +1,9 @@
-"""Check the tables of the embedded default, and that both controls did their work."""
+"""Check the tables of the embedded default, that both controls did their work, and the docs.
 
+python .ci/check_default.py results LOG      LOG: what `psibench run` printed
+"""
+
+import re
 import sys
 from pathlib import Path
 
@@ -20,6 +24,14 @@ TRANSLATED = ("qps-Latn", "qps-Arab")
 MODELS, MODELS_OF_TRANSLATIONS = 7, 3
 VIEWS = 3
 ENOUGH = 20  # audited queries of a stratum whose rate is compared
+ROOT = Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"```\n(python-docs, eng-Latn: ndcg@10 by thirds.*?)```", re.DOTALL)
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+COUNTS = re.compile(
+    r"false negatives keeps (\d+)\. Cleaning keeps (\d+)\s+and (\d+) of their translations"
+)
+ROUNDING, POINTS, FEW = 0.005, 0.3, 3
+"""What other processors may change: in scores, in per cent, and in numbers of queries."""
 
 
 def main(folder: Path) -> None:
@@ -148,5 +160,31 @@ def check_translations(folder: Path) -> None:
         assert graded.item(0, "mean") > 4, graded
 
 
+def check_docs(folder: Path, printed: str) -> None:
+    """See that the pages show what a run prints and counts, except for rounding."""
+    (counts,) = COUNTS.findall((ROOT / "docs" / "default.md").read_text())
+    for shown, language in zip(counts, (ENGLISH, *TRANSLATED), strict=True):
+        assert abs(int(shown) - sum(counted(folder, BENCHMARK, language))) <= FEW, counts
+    found = {skeleton(line): numbers(line) for line in printed.splitlines()}
+    for page in ("README.md", "docs/default.md"):
+        (block,) = BLOCK.findall((ROOT / page).read_text())
+        for line in filter(str.strip, block.splitlines()):
+            now = found.get(skeleton(line))
+            assert now is not None, f"{page} shows a line that the run does not print: {line}"
+            for shown, value in zip(numbers(line), now, strict=True):
+                assert abs(shown - value) <= (ROUNDING if shown < 1 else POINTS), (page, line, now)
+
+
+def skeleton(line: str) -> str:
+    """Return a line with a mark for each number, and single blanks."""
+    return NUMBER.sub("#", " ".join(line.split()))
+
+
+def numbers(line: str) -> list[float]:
+    """Return the numbers of a line."""
+    return [float(number) for number in NUMBER.findall(line)]
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results"))
+    main(Path(sys.argv[1]))
+    check_docs(Path(sys.argv[1]), Path(sys.argv[2]).read_text())
