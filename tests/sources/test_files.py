@@ -84,7 +84,7 @@ def test_globs_match_files_and_folders_in_sorted_order():
     assert "news/*/c: no file or folder matches" in refusal("news/*/c")
     assert "none: no such file or folder" in refusal("none")
     Path("empty").mkdir()
-    assert "empty: no document in this folder, apart from hidden files" in refusal("empty")
+    assert "empty: no document in this folder; hidden files are not read" in refusal("empty")
 
 
 def test_the_page_on_corpora_lists_every_kind_of_file():
@@ -144,7 +144,7 @@ def test_hidden_files_are_read_only_if_named(tmp_path):
     assert read_document_files([tmp_path])["_id"].to_list() == ["a"]
     hidden = tmp_path / ".ipynb_checkpoints"
     assert read_document_files([hidden])["_id"].to_list() == ["a-checkpoint"]
-    with pytest.raises(InputError, match="apart from hidden files"):
+    with pytest.raises(InputError, match="hidden files are not read"):
         find_files([tmp_path / "in"])
 
 

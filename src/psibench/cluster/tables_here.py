@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from psibench.config.paths import RESULTS_FOLDER
 from psibench.errors import InputError
 from psibench.tables.atomic import write_text
 
@@ -22,9 +23,6 @@ STAND_INS = "stand_ins: true"
 """Recorded with the config files of a run with stand-ins."""
 REFUSED, UNRECORDED = "tables of another config: ", "tables without records: "
 """Beginnings of messages."""
-
-
-FOLDER = Path("results")
 RECORDS = tuple(Path(".snakemake") / name for name in ("metadata", "metadata.db", "incomplete"))
 """Folder or database in which Snakemake records parameters and inputs of each table, and the folder
 with its marks of unfinished jobs, whose tables it makes again."""
@@ -40,14 +38,14 @@ def refuse_unrecorded_tables(benchmarks: Collection[str]) -> None:
     benchmarks
         Ids of the run's benchmarks and their views.
     """
-    there = [name for name in benchmarks if any((FOLDER / name).rglob("*.parquet"))]
+    there = [RESULTS_FOLDER / name for name in benchmarks]
+    there = [folder for folder in there if any(folder.rglob("*.parquet"))]
     if there and not any(map(_has_content, RECORDS)):
         raise InputError(
-            f"{UNRECORDED}{', '.join(str(FOLDER / name) for name in there)} has tables, but "
-            ".snakemake/metadata, which records how they were made, is missing or empty, so tables "
-            "of an earlier config would count as up to date. Restore it (copy runs with `cp -a`, "
-            f"with hidden folders), or move {FOLDER} away and run again: store/ keeps vectors, "
-            "scores and answers"
+            f"{UNRECORDED}{', '.join(map(str, there))} has tables, but .snakemake/metadata, which "
+            "records how they were made, is missing or empty, so tables of an earlier config would "
+            "count as up to date. Restore it (copy runs with `cp -a`, with hidden folders), or "
+            f"move {RESULTS_FOLDER} away and run again: store/ keeps vectors, scores and answers"
         )
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CONFIG_NAME = "psibench.yaml"
 """The config that `psibench init` writes, and that commands read by default."""
 CONFIG_SUFFIXES = (".yaml", ".yml")
-RESULTS_FOLDER = Path("results")
 
 
 def config_file(name: str) -> Path:

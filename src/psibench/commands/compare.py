@@ -29,6 +29,7 @@ from psibench.commands.gate import (
 from psibench.commands.json_output import add_json, messages_to_stderr, print_json
 from psibench.commands.score import read_judgements, score_run
 from psibench.commands.score_options import add_judgements, add_tolerance
+from psibench.config.paths import RESULTS_FOLDER
 from psibench.errors import InputError
 from psibench.formats.runs import RUN_FORMATS
 from psibench.metrics.aggregate import Evaluated, RowLabels, holm, result_tables
@@ -470,7 +471,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     models.add_argument(
         "--results",
         type=Path,
-        default=Path("results"),
+        default=RESULTS_FOLDER,
         metavar="DIR",
         help="results folder of the run (default: results)",
     )

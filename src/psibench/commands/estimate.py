@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import RESULTS_FOLDER, add_config, read_given
+from psibench.commands.base import add_config, read_given
 from psibench.commands.plan import amount, money, print_rows, unknown_counts
+from psibench.config.paths import RESULTS_FOLDER
 from psibench.errors import InputError
 from psibench.plan.config import load_config
 

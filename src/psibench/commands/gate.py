@@ -218,9 +218,9 @@ def run_gate(
     results = judge(losses, kind, limit, len(weights))
     needed = losses.needed_to_show if kind == "fail-if-worse" else losses.needed_to_exclude
     means = [one.sum(axis=0) / weights.sum(axis=0) for one in sums]
-    found = []
+    found, keys = [], list(cells)
     for k, (j, i) in enumerate(product(range(len(others)), range(len(cells)))):
-        (by, value), shown_from = list(cells)[i], float(losses.shown_from[k])
+        (by, value), shown_from = keys[i], float(losses.shown_from[k])
         # The spread may suffice where chance gave an insignificant loss of the limit.
         enough = max(needed[k], len(weights) + 1) if results[k] == UNCLEAR else needed[k]
         found.append(

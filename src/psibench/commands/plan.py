@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psibench.commands.base import RESULTS_FOLDER, add_config, read_given, refuse_unwritable
+from psibench.commands.base import add_config, read_given, refuse_unwritable
 from psibench.commands.json_output import add_json, messages_to_stderr, print_json
+from psibench.config.paths import RESULTS_FOLDER
 from psibench.plan.config import load_config
 from psibench.report.text_table import UNDEFINED, aligned
 

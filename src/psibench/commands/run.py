@@ -25,11 +25,10 @@ from psibench.cluster.head import stop_signal
 from psibench.cluster.tables_here import FORCE_VARIABLE, REFUSED, UNRECORDED
 from psibench.commands.base import (
     CONFIG_SUFFIXES,
-    RESULTS_FOLDER,
     config_file,
     configs_or_here,
 )
-from psibench.config.paths import PROFILES, SNAKEFILE
+from psibench.config.paths import PROFILES, RESULTS_FOLDER, SNAKEFILE
 from psibench.errors import InputError
 from psibench.importing import importing
 from psibench.reading import shown, whole_number

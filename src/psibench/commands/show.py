@@ -6,8 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from psibench.commands.base import RESULTS_FOLDER, config_file
+from psibench.commands.base import config_file
 from psibench.commands.json_output import print_json
+from psibench.config.paths import RESULTS_FOLDER
 from psibench.errors import InputError
 from psibench.metrics.buckets import bucket_scheme
 from psibench.papers.figures import PUBLISHED, published_tables

@@ -25,6 +25,8 @@ CLEANING = CONFIG_FOLDER / "cleaning"
 PROMPTS = CONFIG_FOLDER / "prompts"
 SHIPPED = "shipped:"
 SCHEMA = CONFIG_FOLDER / "schema.json"
+RESULTS_FOLDER = Path("results")
+"""Folder of a run's tables, in its working directory."""
 STORE_LOCK = "head.lock"
 """File in the store of a run."""
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from psibench.config.paths import CONFIG_FOLDER, SHIPPED, STORE_LOCK, shipped
+from psibench.config.paths import CONFIG_FOLDER, RESULTS_FOLDER, SHIPPED, STORE_LOCK, shipped
 from psibench.errors import FEW, InputError, MissingError, missing_extra
 from psibench.lines import read_records
 from psibench.reading import one_line, read_text_file, require_file
@@ -28,8 +28,6 @@ logger = logging.getLogger("psibench")
 PACKED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 MACOS_FOLDER = "__MACOSX"
 """Folder of a zip archive of macOS, with a small binary file for each file of the archive."""
-RESULTS = "results"
-"""Folder of a run's tables in its working directory."""
 MOST_TEXT_BYTES = 1 << 28
 """Largest text file, about fifty long novels; it is one document and is copied several times."""
 PARQUET_ROWS = 256
@@ -187,8 +185,8 @@ def find_files(
             if not inside:
                 more = f"; {skipped_text(others)}" if others else ""
                 raise MissingError(
-                    f"{path}: no document in this folder, apart from hidden files and folders. "
-                    f"Supported: {SUPPORTED}{more}"
+                    f"{path}: no document in this folder; hidden files are not read. Supported: "
+                    f"{SUPPORTED}{more}"
                 )
             files += [(p, path) for p in inside]
         elif not path.exists():
@@ -246,9 +244,9 @@ def _refuse_queries(files: Sequence[Path]) -> None:
 
 def _is_written_by_run(folder: Path) -> bool:
     """Return whether a folder has the results or the store of a run, whose tables have texts."""
-    if folder.name == RESULTS and os.path.realpath(folder) == os.path.realpath(RESULTS):
-        return True
-    return (folder / STORE_LOCK).exists()
+    is_named = folder.name == RESULTS_FOLDER.name
+    is_results = is_named and os.path.realpath(folder) == os.path.realpath(RESULTS_FOLDER)
+    return is_results or (folder / STORE_LOCK).exists()
 
 
 def _is_file(entry: "os.DirEntry[str]") -> bool:
